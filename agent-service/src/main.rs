@@ -1,0 +1,5 @@
+//! The program; everything is in the library, so that tests link the same code.
+
+fn main() -> std::process::ExitCode {
+    agent_service::main()
+}
