@@ -1,4 +1,6 @@
-//! sensor-bridge.
+//! Turns what inference workers say into sparse observations for agent-service.
+
+pub mod pipeline;
 
 /// Runs the program with the arguments of the process.
 pub fn main() -> std::process::ExitCode {

@@ -1,0 +1,3 @@
+//! From frames to observations: pure, with the time passed in.
+
+pub mod frame;
