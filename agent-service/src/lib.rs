@@ -1,5 +1,7 @@
 //! agent-service.
 
+pub mod refusal;
+
 /// Runs the program with the arguments of the process.
 pub fn main() -> std::process::ExitCode {
     std::process::ExitCode::SUCCESS
