@@ -164,18 +164,18 @@ def respond(observer: Observer, request: dict[str, Any]) -> dict[str, Any]:
 
 def run_once(observer: Observer) -> int:
     """One task from the environment; the answer is stdout, or the reason and exit code 1."""
-    # Text of others may hold what the locale or UTF-8 cannot say; that is no reason to crash.
-    sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         payload = json.loads(os.environ.get("AGENT_TRIGGER_PAYLOAD", "null"))
     except (ValueError, RecursionError) as error:
         print(f"AGENT_TRIGGER_PAYLOAD is no JSON: {error}")
         return 1
     try:
-        print(observer.answer({"payload": payload}))
+        answer = observer.answer({"payload": payload})
     except CannotAnswer as error:
         print(error)
         return 1
+    # A text of others may hold what no encoding can say; that is no reason to crash.
+    sys.stdout.buffer.write((answer + "\n").encode(errors="backslashreplace"))
     return 0
 
 
