@@ -1,6 +1,7 @@
-//! agent-service.
+//! A durable task queue for one agent: A2A 1.0 messages and sensor events in, artifacts out.
 
 pub mod refusal;
+pub mod runner;
 
 /// Runs the program with the arguments of the process.
 pub fn main() -> std::process::ExitCode {

@@ -91,7 +91,7 @@ pub fn judge(
     }
     match &receipt.answer {
         Answer::Task(task) if !retained(task) => Seen::Conflict(Conflict::TaskGone),
-        answer => Seen::Before(answer.clone()),
+        answer @ (Answer::Task(_) | Answer::Refused(_)) => Seen::Before(answer.clone()),
     }
 }
 
