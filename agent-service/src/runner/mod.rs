@@ -4,7 +4,6 @@
 //! cancelled it has to end soon, but may take the time that its processes need to go: the worker has
 //! recorded the task's end by then, and only waits to begin the next one.
 
-use std::future::Future;
 use std::pin::Pin;
 
 use agent_wire::event::Event;
@@ -78,8 +77,8 @@ pub trait Runner: Send + Sync {
     ///
     /// Returns only when nothing of it acts any more, also after `stop`. Dropping the future is for
     /// the end of the process only.
-    fn run<'a>(&'a self, job: Job, stop: CancellationToken) -> Run<'a>;
+    fn run(&self, job: Job, stop: CancellationToken) -> Run<'_>;
 
     /// Ends everything that is kept warm between jobs; called once, at the end of the service.
-    fn close<'a>(&'a self) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+    fn close(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 }
