@@ -1,1 +1,24 @@
-//! stub
+//! Process scaffolding that agent-service and sensor-bridge share.
+//!
+//! A module is here only when both programs use it; nothing here knows what either program is for.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`clock`] | the time, from one place |
+//! | [`lifecycle`] | tracked tasks, soft and hard stop, signals |
+//! | [`pace`] | token bucket and backoff, pure |
+//! | [`secret`] | secrets from variables and files, never shown |
+//! | [`telemetry`] | logs to stderr |
+//! | [`vars`] | environment variables as a value |
+
+pub mod clock;
+pub mod lifecycle;
+pub mod pace;
+pub mod secret;
+pub mod telemetry;
+pub mod vars;
+
+pub use clock::{Clock, ManualClock};
+pub use lifecycle::Tasks;
+pub use secret::{Secret, Token};
+pub use vars::Vars;
