@@ -2,6 +2,8 @@
 
 pub mod refusal;
 pub mod runner;
+pub mod store;
+mod waiters;
 
 /// Runs the program with the arguments of the process.
 pub fn main() -> std::process::ExitCode {

@@ -7,7 +7,7 @@ pub const MAX_PENDING: u32 = 64;
 ///
 /// A place is free when a task ends, which takes seconds at least; a shorter wait would only load
 /// the service that is full already.
-pub const RETRY_AFTER_SECONDS: u64 = 5;
+pub const RETRY_AFTER_SECONDS: u32 = 5;
 
 /// What the service holds at this moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -119,7 +119,7 @@ mod tests {
         let waited = Receipt { content: this, answer: Answer::Refused(Reason::Cooldown) };
         let cases = [
             ("new", None, this, true, Seen::Never),
-            ("same", Some(&made), this, true, Seen::Before(Answer::Task(task.clone()))),
+            ("same", Some(&made), this, true, Seen::Before(Answer::Task(task))),
             ("other content", Some(&made), other, true, Seen::Conflict(Conflict::OtherContent)),
             ("evicted", Some(&made), this, false, Seen::Conflict(Conflict::TaskGone)),
             (

@@ -142,10 +142,12 @@ mod tests {
     #[test]
     fn only_a_task_that_has_not_ended_is_cancelled() {
         for state in TaskState::ALL {
-            let expected = match state {
-                TaskState::Canceled => Cancel::Already,
-                state if state.is_terminal() => Cancel::TooLate,
-                _ => Cancel::Now,
+            let expected = if *state == TaskState::Canceled {
+                Cancel::Already
+            } else if state.is_terminal() {
+                Cancel::TooLate
+            } else {
+                Cancel::Now
             };
             assert_eq!(cancel(*state), expected, "{state}");
         }

@@ -28,6 +28,11 @@ impl Digest {
     }
 
     /// The 32 bytes, as they are stored.
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The 32 bytes.
     pub fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }

@@ -1,0 +1,353 @@
+//! The changes that can be asked of the writer, and what each does inside a transaction.
+//!
+//! Every change reads, decides by a rule of `agent_core`, and only then writes: a refusal leaves nothing
+//! behind. What the world may know is collected in [`Effects`] and published after the commit.
+
+use agent_core::prompt;
+use agent_core::queue::{self, Admission, Load};
+use agent_core::receipt::{self, Answer, Conflict, Key, Receipt, Seen};
+use agent_core::task::{self, Cancel, Ending};
+use agent_core::trigger::{self, Verdict};
+use agent_wire::a2a::request::Submission;
+use agent_wire::a2a::task::Task;
+use agent_wire::canonical::Digest;
+use agent_wire::event::{Event, EventAnswer, Reason};
+use agent_wire::value::{ContextId, TaskId};
+use jiff::Timestamp;
+use sqlx::SqliteConnection;
+
+use super::error::Result;
+use super::row::Claimed;
+use super::tasks::{self, New, Place};
+use super::{read, receipts, triggers};
+use crate::refusal::Refusal;
+
+/// What the writer has to know of the configuration.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// How many tasks are retained, 1 to 1000.
+    pub max_tasks: u32,
+    /// At most 32, unique by source and type.
+    pub triggers: Vec<trigger::Spec>,
+}
+
+impl Limits {
+    fn trigger(&self, event: &Event) -> Option<&trigger::Spec> {
+        self.triggers
+            .iter()
+            .find(|spec| spec.source == *event.source() && spec.kind == *event.kind())
+    }
+}
+
+/// What the writer counts, so that no change has to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Book {
+    pub(super) pending: u32,
+    pub(super) retained: u32,
+    pub(super) receipts: usize,
+    /// The task that a worker holds: its row stays until the worker has returned.
+    pub(super) held: Option<i64>,
+}
+
+/// What becomes public when the transaction is committed.
+#[derive(Debug, Default)]
+pub(super) struct Effects {
+    pub(super) filed: Vec<(Key, Receipt)>,
+    pub(super) forgotten: Vec<Key>,
+    pub(super) queued: Vec<TaskId>,
+    pub(super) removed: Vec<TaskId>,
+    pub(super) ended: Vec<(TaskId, Option<Task>)>,
+    pub(super) stop: Vec<TaskId>,
+    pub(super) released: bool,
+    /// Whether the next expiry may have moved.
+    pub(super) expiry: bool,
+}
+
+/// How a submission was taken.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Taken {
+    /// It made this task.
+    New(Box<Task>),
+    /// It is known, with this answer.
+    Before(Answer),
+}
+
+/// A refusal, or an answer that is public after the commit.
+pub(super) type Decision<T> = std::result::Result<T, Refusal>;
+
+/// One transaction: the connection, the counts, and what will be public.
+pub(super) struct Step<'a> {
+    pub(super) connection: &'a mut SqliteConnection,
+    pub(super) limits: &'a Limits,
+    pub(super) book: &'a mut Book,
+    pub(super) effects: &'a mut Effects,
+    /// Whether somebody waits for this task, and wants to see it ended.
+    pub(super) awaited: &'a (dyn Fn(&TaskId) -> bool + Sync),
+}
+
+impl Step<'_> {
+    /// Takes a message.
+    pub(super) async fn submit(
+        &mut self,
+        message: &Submission,
+        id: TaskId,
+        context: &ContextId,
+        now: Timestamp,
+    ) -> Result<Decision<Taken>> {
+        let key = Key::message(&message.message_id);
+        let content = message.digest();
+        match self.seen(&key, content).await? {
+            Seen::Never => {}
+            Seen::Before(answer) => return Ok(Ok(Taken::Before(answer))),
+            Seen::Conflict(conflict) => return Ok(Err(refusal(conflict, "messageId"))),
+        }
+        if let Err(refusal) = self.make_room().await? {
+            return Ok(Err(refusal));
+        }
+        self.queue(&id, context, &New::Message(message), now).await?;
+        self.file(key, Receipt { content, answer: Answer::Task(id.clone()) }).await?;
+        let task = super::fresh::of_message(message, id, context, now);
+        Ok(Ok(Taken::New(Box::new(task))))
+    }
+
+    /// Takes an event that the limiter let pass: steps 2 and 4 to 9 of CONTRACT, section 4.
+    pub(super) async fn event(
+        &mut self,
+        event: &Event,
+        id: TaskId,
+        now: Timestamp,
+    ) -> Result<Decision<EventTaken>> {
+        let key = Key::event(event.source(), event.id());
+        let content = event.digest();
+        match self.seen(&key, content).await? {
+            Seen::Never => {}
+            Seen::Before(answer) => return Ok(Ok(EventTaken::before(answer))),
+            Seen::Conflict(conflict) => return Ok(Err(refusal(conflict, "event id"))),
+        }
+        let answer = match self.limits.trigger(event) {
+            None => Answer::Refused(Reason::NoMatchingTrigger),
+            Some(spec) => match self.trigger(spec, event, id, now).await? {
+                Ok(answer) => answer,
+                Err(refusal) => return Ok(Err(refusal)),
+            },
+        };
+        self.file(key, Receipt { content, answer: answer.clone() }).await?;
+        Ok(Ok(EventTaken { answer: answer_of(answer), repeated: false }))
+    }
+
+    async fn trigger(
+        &mut self,
+        spec: &trigger::Spec,
+        event: &Event,
+        id: TaskId,
+        now: Timestamp,
+    ) -> Result<Decision<Answer>> {
+        let before = triggers::read(self.connection, &spec.source, &spec.kind).await?;
+        let (after, verdict) =
+            trigger::step(spec, before, event.timestamp(), event.confidence(), now);
+        let answer = match verdict {
+            Verdict::Wait(reason) => Answer::Refused(reason),
+            Verdict::Fire => {
+                // A full queue leaves the trigger as it was, so that the same event fires when it comes again.
+                if let Err(refusal) = self.make_room().await? {
+                    return Ok(Err(refusal));
+                }
+                let context = context(spec)?;
+                let new = New::Event {
+                    event,
+                    instructions: &spec.prompt,
+                    expires_at: spec.expires_at(event.timestamp()),
+                };
+                self.queue(&id, &context, &new, now).await?;
+                self.effects.expiry = true;
+                Answer::Task(id)
+            }
+        };
+        if after != before {
+            triggers::write(self.connection, &spec.source, &spec.kind, after).await?;
+        }
+        Ok(Ok(answer))
+    }
+
+    /// Cancels a task.
+    pub(super) async fn cancel(
+        &mut self,
+        id: &TaskId,
+        message_id: &str,
+        now: Timestamp,
+    ) -> Result<Decision<Option<Task>>> {
+        let Some((sequence, state)) = tasks::find(self.connection, id).await? else {
+            return Ok(Err(Refusal::TaskNotFound));
+        };
+        match task::cancel(state) {
+            Cancel::TooLate => return Ok(Err(Refusal::NotCancelable)),
+            Cancel::Already => {}
+            Cancel::Now => {
+                let place = Place { sequence, id: id.clone() };
+                self.end(&place, &Ending::Canceled, message_id, now).await?;
+                self.effects.stop.push(id.clone());
+            }
+        }
+        Ok(Ok(read::task_inside(self.connection, id).await?))
+    }
+
+    /// Hands the next task to the worker; ends those first that have expired.
+    pub(super) async fn claim(
+        &mut self,
+        mut new_id: impl FnMut() -> String,
+        now: Timestamp,
+    ) -> Result<Option<(Place, Claimed)>> {
+        while self.expire(&mut new_id, now).await? {}
+        let Some((sequence, claimed)) = tasks::next(self.connection).await? else {
+            return Ok(None);
+        };
+        tasks::claim(self.connection, sequence, now).await?;
+        self.book.held = Some(sequence);
+        self.effects.expiry = true;
+        let place = Place { sequence, id: claimed.task.clone() };
+        Ok(Some((place, claimed)))
+    }
+
+    /// Ends the queued tasks that have expired; true when there may be more.
+    pub(super) async fn expire(
+        &mut self,
+        mut new_id: impl FnMut() -> String,
+        now: Timestamp,
+    ) -> Result<bool> {
+        let due = tasks::due(self.connection, now).await?;
+        for place in &due {
+            self.end(place, &Ending::Rejected, &new_id(), now).await?;
+        }
+        Ok(!due.is_empty())
+    }
+
+    /// Ends a task; false when it had ended before, and then nothing changes.
+    pub(super) async fn end(
+        &mut self,
+        place: &Place,
+        ending: &Ending,
+        result_id: &str,
+        now: Timestamp,
+    ) -> Result<bool> {
+        if !tasks::end(self.connection, place.sequence, ending, result_id, now).await? {
+            return Ok(false);
+        }
+        self.book.pending = self.book.pending.saturating_sub(1);
+        let shown = if (self.awaited)(&place.id) {
+            read::task_inside(self.connection, &place.id).await?
+        } else {
+            None
+        };
+        self.effects.ended.push((place.id.clone(), shown));
+        self.effects.expiry = true;
+        Ok(true)
+    }
+
+    /// Notes that the worker has returned from a task.
+    pub(super) fn release(&mut self, place: &Place) {
+        if self.book.held == Some(place.sequence) {
+            self.book.held = None;
+            self.effects.released = true;
+        }
+    }
+
+    async fn seen(&mut self, key: &Key, content: Digest) -> Result<Seen> {
+        let filed = receipts::find(self.connection, key).await?;
+        let retained = match filed.as_ref().map(|receipt| &receipt.answer) {
+            Some(Answer::Task(task)) => tasks::find(self.connection, task).await?.is_some(),
+            Some(Answer::Refused(_)) | None => false,
+        };
+        Ok(receipt::judge(filed.as_ref(), content, |_| retained))
+    }
+
+    async fn make_room(&mut self) -> Result<Decision<()>> {
+        let Book { pending, retained, held, .. } = *self.book;
+        // Only a full store asks for the oldest: the usual path needs no look-up.
+        let oldest = if retained < self.limits.max_tasks {
+            None
+        } else {
+            tasks::oldest_ended(self.connection, held).await?
+        };
+        let load = Load { pending, retained, evictable: oldest.is_some() };
+        match queue::admit(load, self.limits.max_tasks) {
+            Admission::Full(full) => Ok(Err(Refusal::Exhausted {
+                message: full.message(self.limits.max_tasks),
+                retry_after_seconds: queue::RETRY_AFTER_SECONDS,
+            })),
+            Admission::Admit => Ok(Ok(())),
+            Admission::Evict => {
+                if let Some(oldest) = oldest {
+                    tasks::delete(self.connection, oldest.sequence).await?;
+                    self.book.retained = self.book.retained.saturating_sub(1);
+                    self.effects.removed.push(oldest.id);
+                }
+                Ok(Ok(()))
+            }
+        }
+    }
+
+    async fn queue(
+        &mut self,
+        id: &TaskId,
+        context: &ContextId,
+        new: &New<'_>,
+        now: Timestamp,
+    ) -> Result<()> {
+        tasks::insert(self.connection, id, context, new, now).await?;
+        self.book.pending = self.book.pending.saturating_add(1);
+        self.book.retained = self.book.retained.saturating_add(1);
+        self.effects.queued.push(id.clone());
+        Ok(())
+    }
+
+    async fn file(&mut self, key: Key, receipt: Receipt) -> Result<()> {
+        receipts::insert(self.connection, &key, &receipt).await?;
+        self.book.receipts = self.book.receipts.saturating_add(1);
+        self.effects.filed.push((key, receipt));
+        while self.book.receipts > receipt::WINDOW {
+            self.book.receipts = self.book.receipts.saturating_sub(1);
+            self.effects.forgotten.extend(receipts::delete_oldest(self.connection).await?);
+        }
+        Ok(())
+    }
+}
+
+/// What an event was answered, and whether that was a repetition.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct EventTaken {
+    pub(super) answer: EventAnswer,
+    pub(super) repeated: bool,
+}
+
+impl EventTaken {
+    fn before(answer: Answer) -> Self {
+        Self { answer: answer_of(answer), repeated: true }
+    }
+}
+
+/// An answer as it goes to the producer.
+pub(super) fn answer_of(answer: Answer) -> EventAnswer {
+    match answer {
+        Answer::Task(task) => EventAnswer::accepted(&task),
+        Answer::Refused(reason) => EventAnswer::refused(reason),
+    }
+}
+
+/// A conflict as it goes to the client.
+pub(super) fn refusal(conflict: Conflict, what: &str) -> Refusal {
+    Refusal::AlreadyExists(match conflict {
+        Conflict::OtherContent => {
+            format!("this {what} was used before with other content; use a new one")
+        }
+        Conflict::TaskGone => {
+            format!(
+                "this {what} was used before, and the task that it made is no longer retained; use a new one"
+            )
+        }
+    })
+}
+
+fn context(spec: &trigger::Spec) -> Result<ContextId> {
+    prompt::context_of_event(&spec.source, &spec.kind)
+        .map_err(|error| super::row::impossible("tasks", "context_id", &spec.source, error))
+}

@@ -1,0 +1,105 @@
+//! What the writer publishes after each commit, for everybody else to look at.
+//!
+//! The mirror answers repeated submissions without a transaction: a retry costs a look-up in memory.
+//! It holds committed facts only, so that nothing is answered that is not durable.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use agent_core::receipt::{self, Key, Receipt, Seen};
+use agent_wire::canonical::Digest;
+use agent_wire::value::TaskId;
+use jiff::Timestamp;
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::waiters::Waiters;
+
+/// Committed receipts and retained tasks.
+#[derive(Debug, Default)]
+pub(super) struct Mirror {
+    pub(super) receipts: BTreeMap<Key, Receipt>,
+    pub(super) retained: BTreeSet<TaskId>,
+}
+
+/// The task that a worker holds, and how to tell it to stop.
+#[derive(Debug, Clone)]
+pub(super) struct Running {
+    pub(super) task: TaskId,
+    pub(super) stop: CancellationToken,
+}
+
+/// Counters since the start, for tests and metrics.
+#[derive(Debug, Default)]
+pub(super) struct Counters {
+    commits: AtomicU64,
+    changes: AtomicU64,
+}
+
+/// What the writer and its callers share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) mirror: Mutex<Mirror>,
+    pub(super) running: Mutex<Option<Running>>,
+    pub(super) waiters: Waiters,
+    /// A task was queued, or the worker may go on.
+    pub(super) wake: Notify,
+    /// When the next queued task expires, by the wall clock.
+    pub(super) next_expiry: watch::Sender<Option<Timestamp>>,
+    /// Sticky: a write failed.
+    pub(super) failed: watch::Sender<bool>,
+    counters: Counters,
+}
+
+impl Shared {
+    pub(super) fn new(mirror: Mirror, next_expiry: Option<Timestamp>) -> Self {
+        Self {
+            mirror: Mutex::new(mirror),
+            running: Mutex::new(None),
+            waiters: Waiters::default(),
+            wake: Notify::new(),
+            next_expiry: watch::Sender::new(next_expiry),
+            failed: watch::Sender::new(false),
+            counters: Counters::default(),
+        }
+    }
+
+    /// What a submission with this key is, by what is committed.
+    pub(super) fn seen(&self, key: &Key, content: Digest) -> Seen {
+        let mirror = self.mirror.lock().unwrap_or_else(PoisonError::into_inner);
+        receipt::judge(mirror.receipts.get(key), content, |task| mirror.retained.contains(task))
+    }
+
+    /// Tells the worker to stop if it holds this task.
+    pub(super) fn stop(&self, task: &TaskId) {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(running) = running.as_ref().filter(|running| running.task == *task) {
+            running.stop.cancel();
+        }
+    }
+
+    /// Notes which task the worker holds now.
+    pub(super) fn set_running(&self, running: Option<Running>) {
+        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = running;
+    }
+
+    /// Marks the storage as failed, and stops the work that runs.
+    pub(super) fn fail(&self) {
+        self.failed.send_replace(true);
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(running) = running.as_ref() {
+            running.stop.cancel();
+        }
+    }
+
+    pub(super) fn count_commit(&self, changes: u64) {
+        self.counters.commits.fetch_add(1, Ordering::Relaxed);
+        self.counters.changes.fetch_add(changes, Ordering::Relaxed);
+    }
+
+    pub(super) fn counted(&self) -> (u64, u64) {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (read(&self.counters.commits), read(&self.counters.changes))
+    }
+}
