@@ -10,8 +10,10 @@
 //! - [`receipt`]: what a submission ID that was seen before means.
 //! - [`trigger`]: the steps from an observation to a task.
 //! - [`prompt`]: how an observation reaches an agent.
+//! - [`child`]: the protocol with one agent process.
 //! - [`page`]: what fits on a page of tasks.
 
+pub mod child;
 pub mod page;
 pub mod prompt;
 pub mod queue;
