@@ -5,6 +5,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`clock`] | the time, from one place |
+//! | [`config`] | layers of files, variables and flags, and errors that name them |
 //! | [`lifecycle`] | tracked tasks, soft and hard stop, signals |
 //! | [`pace`] | token bucket and backoff, pure |
 //! | [`secret`] | secrets from variables and files, never shown |
@@ -12,6 +13,7 @@
 //! | [`vars`] | environment variables as a value |
 
 pub mod clock;
+pub mod config;
 pub mod lifecycle;
 pub mod pace;
 pub mod secret;

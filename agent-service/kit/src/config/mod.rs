@@ -1,0 +1,243 @@
+//! Configuration in layers: defaults, files in order, environment variables, flags; the later wins.
+//!
+//! Objects are merged field by field; everything else (lists too) is replaced. Each layer is first
+//! extracted alone into the raw type, so that an error names the file or variable it came from; then
+//! the merged whole is. [`Loaded::origin`] tells afterwards who set a field, which is also what
+//! relative paths are relative to. Rules about values are the programs' own: see [`Findings`].
+//!
+//! The raw type has `Option`s only, denies unknown fields, and has no `flatten`, no `untagged` and no
+//! enums (figment takes a number for the position of a variant): names are texts and are checked later.
+
+mod environment;
+mod fault;
+mod file;
+mod json;
+mod path;
+
+use std::path::{Path, PathBuf};
+
+use figment::Figment;
+use figment::error::{Actual, Error as FigmentError, Kind};
+use figment::providers::Serialized;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use self::environment::Environment;
+pub use self::fault::{Faults, Findings, Origin, nearest};
+pub use self::path::{FieldPath, Step};
+use crate::vars::Vars;
+
+/// Collects the layers.
+#[derive(Debug)]
+pub struct Loader<'a> {
+    prefix: &'a str,
+    defaults: Map<String, Value>,
+    files: Vec<PathBuf>,
+    vars: Option<&'a Vars>,
+    flags: Map<String, Value>,
+}
+
+/// A configuration and where its fields came from.
+#[derive(Debug)]
+pub struct Loaded<T> {
+    /// The merged whole. Its shape is right; whether its values are is not known yet.
+    pub value: T,
+    layers: Vec<Layer>,
+}
+
+#[derive(Debug)]
+struct Layer {
+    fields: Value,
+    source: Source,
+}
+
+#[derive(Debug)]
+enum Source {
+    Fixed(Origin),
+    Environment(Environment),
+}
+
+impl<'a> Loader<'a> {
+    /// No layers yet; `prefix` is that of the environment variables, without its underscores.
+    pub fn new(prefix: &'a str) -> Self {
+        Self { prefix, defaults: Map::new(), files: Vec::new(), vars: None, flags: Map::new() }
+    }
+
+    /// The lowest layer. Fields that are null or absent are not set.
+    #[must_use]
+    pub fn defaults(mut self, defaults: &impl Serialize) -> Self {
+        self.defaults = fields_of(defaults);
+        self
+    }
+
+    /// A file over the layers before it; the end of its name says which format it has.
+    #[must_use]
+    pub fn file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.files.push(path.into());
+        self
+    }
+
+    /// The environment variables with the prefix, over all files.
+    #[must_use]
+    pub fn environment(mut self, vars: &'a Vars) -> Self {
+        self.vars = Some(vars);
+        self
+    }
+
+    /// The uppermost layer. Fields that are null or absent are not set.
+    #[must_use]
+    pub fn flags(mut self, flags: &impl Serialize) -> Self {
+        self.flags = fields_of(flags);
+        self
+    }
+
+    /// Reads and merges the layers.
+    ///
+    /// # Errors
+    /// Of each layer that cannot be read or does not fit, its first fault.
+    pub fn load<T: DeserializeOwned>(self) -> Result<Loaded<T>, Faults> {
+        let mut findings = Findings::new();
+        let mut layers = Vec::new();
+        layers.push(Layer::fixed(Origin::Defaults, self.defaults));
+        for path in self.files {
+            if let Some(fields) = findings.take(file::read(&path)) {
+                layers.push(Layer::fixed(Origin::File(path), fields));
+            }
+        }
+        if let Some(vars) = self.vars {
+            let (environment, faults) = Environment::read(self.prefix, vars);
+            for fault in faults {
+                findings.add(fault);
+            }
+            layers.push(Layer::environment(environment));
+        }
+        layers.push(Layer::fixed(Origin::Flags, self.flags));
+
+        for layer in &mut layers {
+            findings.take(layer.check::<T>());
+        }
+        if !findings.is_empty() {
+            return Err(findings.into());
+        }
+        let merged = layers.iter().fold(Figment::new(), |merged, layer| {
+            merged.merge(Serialized::defaults(&layer.fields))
+        });
+        // Each layer fits, so this is about their combination only.
+        let value = merged
+            .extract()
+            .map_err(|error| Faults::from(format!("the configuration: {error}")))?;
+        Ok(Loaded { value, layers })
+    }
+}
+
+impl<T> Loaded<T> {
+    /// Who set a field; the defaults if nobody did.
+    pub fn origin(&self, path: &FieldPath) -> Origin {
+        let setter = self.layers.iter().rev().find(|layer| decides(&layer.fields, path));
+        setter.map_or(Origin::Defaults, |layer| layer.origin(path))
+    }
+
+    /// What a relative path in a field is relative to: the folder of the file that sets it, else the
+    /// working directory (the empty path).
+    pub fn base(&self, path: &FieldPath) -> PathBuf {
+        let origin = self.origin(path);
+        origin.file().and_then(Path::parent).map(Path::to_owned).unwrap_or_default()
+    }
+
+    /// A sentence on a field that is not right: `` `PATH` in ORIGIN FAULT ``, with `fault` like
+    /// "must be 1 to 9, but is 12".
+    pub fn fault(&self, path: &FieldPath, fault: impl std::fmt::Display) -> String {
+        format!("`{path}` in {} {fault}", self.origin(path))
+    }
+}
+
+impl Layer {
+    fn fixed(origin: Origin, fields: Map<String, Value>) -> Self {
+        Self { fields: Value::Object(fields), source: Source::Fixed(origin) }
+    }
+
+    fn environment(environment: Environment) -> Self {
+        let fields = Value::Object(environment.fields().clone());
+        Self { fields, source: Source::Environment(environment) }
+    }
+
+    fn origin(&self, path: &FieldPath) -> Origin {
+        match &self.source {
+            Source::Fixed(origin) => origin.clone(),
+            Source::Environment(environment) => environment.origin(path),
+        }
+    }
+
+    /// Extracts the layer alone.
+    ///
+    /// A variable whose text looks like a number is one only where a number is wanted, and which
+    /// fields are texts is known only to `T`: so each such refusal is mended and tried again, at most
+    /// once a variable.
+    fn check<T: DeserializeOwned>(&mut self) -> Result<(), String> {
+        loop {
+            let figment = Figment::from(Serialized::defaults(&self.fields));
+            let Err(error) = figment.extract::<T>() else { return Ok(()) };
+            if !self.mend(&error) {
+                return Err(fault::explain(&error, &self.fields, |path| self.origin(path)));
+            }
+        }
+    }
+
+    fn mend(&mut self, error: &FigmentError) -> bool {
+        let Source::Environment(environment) = &mut self.source else { return false };
+        let Kind::InvalidType(found, wanted) = &error.kind else { return false };
+        let scalar = matches!(
+            found,
+            Actual::Bool(_) | Actual::Unsigned(_) | Actual::Signed(_) | Actual::Float(_)
+        );
+        let path = FieldPath::in_value(&self.fields, &error.path);
+        if !scalar || wanted != "a string" || !environment.take_as_text(&path) {
+            return false;
+        }
+        self.fields = Value::Object(environment.fields().clone());
+        true
+    }
+}
+
+/// Whether a layer says what is at a path: it sets it, or something on the way there that is no object
+/// (a list has all of its elements from one layer).
+fn decides(fields: &Value, path: &FieldPath) -> bool {
+    let mut at = fields;
+    for step in path.steps() {
+        let (Value::Object(fields), Step::Key(name)) = (at, step) else { return true };
+        match fields.get(name) {
+            None => return false,
+            Some(below) => at = below,
+        }
+    }
+    true
+}
+
+/// The set fields of a serialisable value: nulls are left out at every depth of objects.
+fn fields_of(value: &impl Serialize) -> Map<String, Value> {
+    match serde_json::to_value(value) {
+        Ok(Value::Object(mut fields)) => {
+            drop_nulls(&mut fields);
+            fields
+        }
+        // Only a type that is no struct of texts, numbers, lists and maps of text gets here.
+        Ok(
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_),
+        )
+        | Err(_) => Map::new(),
+    }
+}
+
+fn drop_nulls(fields: &mut Map<String, Value>) {
+    fields.retain(|_, value| !value.is_null());
+    for value in fields.values_mut() {
+        if let Value::Object(below) = value {
+            drop_nulls(below);
+        }
+    }
+    fields.retain(|_, value| value.as_object().is_none_or(|below| !below.is_empty()));
+}
+
+#[cfg(test)]
+mod tests;
