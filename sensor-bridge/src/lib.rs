@@ -1,5 +1,7 @@
 //! Turns what inference workers say into sparse observations for agent-service.
 
+pub mod delivery;
+pub mod observation;
 pub mod pipeline;
 
 /// Runs the program with the arguments of the process.

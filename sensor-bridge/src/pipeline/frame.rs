@@ -40,6 +40,7 @@ pub enum Evidence {
 }
 
 /// One message of a worker, decoded.
+#[expect(clippy::struct_field_names, reason = "it is the worker's word for it")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
     /// The event source: the camera that the message names, or the configured name.
