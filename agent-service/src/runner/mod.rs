@@ -4,6 +4,8 @@
 //! cancelled it has to end soon, but may take the time that its processes need to go: the worker has
 //! recorded the task's end by then, and only waits to begin the next one.
 
+pub mod child;
+
 use std::pin::Pin;
 
 use agent_wire::event::Event;

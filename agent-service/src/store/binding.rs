@@ -10,7 +10,7 @@ use serde_json::Value;
 /// The paths of the fields that differ between two configurations, such as `triggers[0].consecutive`.
 ///
 /// Sorted; empty exactly when both are equal as JSON values.
-pub fn differences(old: &Value, new: &Value) -> Vec<String> {
+pub(super) fn differences(old: &Value, new: &Value) -> Vec<String> {
     let mut found = BTreeSet::new();
     compare("", old, new, &mut found);
     found.into_iter().collect()

@@ -13,7 +13,7 @@ use agent_wire::canonical::Digest;
 use super::error::{Error, Result};
 
 /// The database's file name.
-pub const DATABASE: &str = "state.db";
+pub(super) const DATABASE: &str = "state.db";
 
 const LOCK: &str = "service.lock";
 const MEMORY: &str = "memory";
@@ -22,7 +22,7 @@ const FILE_MODE: u32 = 0o600;
 
 /// A state directory that this process owns.
 #[derive(Debug)]
-pub struct Directory {
+pub(super) struct Directory {
     path: PathBuf,
     /// Held, not read: closing it gives the directory up.
     _lock: File,
@@ -33,7 +33,7 @@ impl Directory {
     ///
     /// # Errors
     /// When another process has it, or the file system refuses.
-    pub fn open(path: &Path) -> Result<Self> {
+    pub(super) fn open(path: &Path) -> Result<Self> {
         folder(path)?;
         let lock_path = path.join(LOCK);
         let lock = file(&lock_path)?;
@@ -52,12 +52,12 @@ impl Directory {
     }
 
     /// The directory.
-    pub fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
     /// The database in it.
-    pub fn database(&self) -> PathBuf {
+    pub(super) fn database(&self) -> PathBuf {
         self.path.join(DATABASE)
     }
 }

@@ -101,3 +101,14 @@ impl<T> Doing<T> for sqlx::Result<T> {
         self.map_err(|source| Error::Statement { doing, source })
     }
 }
+
+/// An error and its sources in one line.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        text = format!("{text}: {source}");
+        next = source.source();
+    }
+    text
+}

@@ -35,7 +35,6 @@ use jiff::Timestamp;
 use serde_json::Value;
 use sqlx::sqlite::SqlitePool;
 use tokio::sync::{mpsc, oneshot, watch};
-use tracing::error;
 
 pub use self::change::Limits;
 pub use self::directory::{left_beside, under_root};
@@ -294,7 +293,7 @@ pub(crate) enum Submitted {
 }
 
 fn unreadable(error: &Error) -> Refusal {
-    error!(error = error as &dyn std::error::Error, "cannot read the state");
+    tracing::error!(error = error::chain(error), "cannot read the state");
     Refusal::Internal
 }
 

@@ -70,7 +70,7 @@ fn read(row: &SqliteRow) -> Result<(Key, Receipt)> {
     let content: &[u8] = get(row, "content")?;
     let content = <[u8; 32]>::try_from(content)
         .map(Digest::from_bytes)
-        .map_err(|_| impossible("receipts", "content", &key, "no SHA-256"))?;
+        .map_err(|_length| impossible("receipts", "content", &key, "no SHA-256"))?;
     let task: Option<String> = get(row, "task_id")?;
     let reason: Option<String> = get(row, "reason")?;
     let answer = match (task, reason) {

@@ -24,8 +24,8 @@ where
 pub(super) fn impossible(
     table: &'static str,
     column: &'static str,
-    id: impl ToString,
-    why: impl ToString,
+    id: impl std::fmt::Display,
+    why: impl std::fmt::Display,
 ) -> Error {
     Error::Impossible { table, column, id: id.to_string(), why: why.to_string() }
 }

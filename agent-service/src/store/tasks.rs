@@ -91,7 +91,7 @@ pub(super) async fn insert(
         .bind(expires)
         .bind(origin)
         .bind(i64::from(depth))
-        .bind(trace.map(|trace| trace.as_str()))
+        .bind(trace.map(agent_wire::value::TraceParent::as_str))
         .fetch_one(&mut *connection)
         .await
         .doing("queue a task")?;

@@ -20,7 +20,7 @@ use tracing::{error, info};
 use uuid::Uuid;
 
 use super::change::{Book, Decision, Effects, EventTaken, Limits, Step, Taken};
-use super::error::{Doing, Result};
+use super::error::{Doing, Result, chain};
 use super::row::Claimed;
 use super::shared::{Running, Shared};
 use super::tasks::{self, Place};
@@ -107,7 +107,7 @@ impl Writer {
         while self.changes.recv_many(&mut batch, MAX_BATCH).await > 0 {
             if let Err(error) = self.commit(&mut batch).await {
                 error!(
-                    error = &error as &dyn std::error::Error,
+                    error = chain(&error),
                     "the storage failed; the service refuses all work and ends"
                 );
                 self.shared.fail();
@@ -118,7 +118,7 @@ impl Writer {
         match self.connection.close().await {
             Ok(()) => info!("the database is closed"),
             Err(error) => {
-                error!(error = &error as &dyn std::error::Error, "cannot close the database")
+                error!(error = chain(&error), "cannot close the database");
             }
         }
     }
@@ -158,7 +158,9 @@ impl Writer {
             self.shared.next_expiry.send_replace(expiry);
         }
         self.publish(effects);
-        answers.into_iter().for_each(|answer| answer());
+        for answer in answers {
+            answer();
+        }
         Ok(())
     }
 

@@ -30,12 +30,13 @@ fn state(sequence: u32, last: i64, fired: Option<i64>) -> State {
     State { sequence, last: Some(at(last)), fired: fired.map(at) }
 }
 
-fn high() -> Option<Confidence> {
-    Some(Confidence::new(0.93).unwrap())
+fn confidence(number: f64) -> Confidence {
+    Confidence::new(number).unwrap()
 }
 
 #[test]
 fn the_steps_are_taken_in_their_order_and_at_their_boundaries() {
+    let high = Some(confidence(0.93));
     let low = Some(Confidence::new(0.849_999).unwrap());
     let equal = Some(Confidence::new(0.85).unwrap());
     let fresh = State::default();
@@ -43,8 +44,8 @@ fn the_steps_are_taken_in_their_order_and_at_their_boundaries() {
     let fire = (State { sequence: 0, last: Some(NOW), fired: Some(NOW) }, Verdict::Fire);
     let wait = |state, reason| (state, Verdict::Wait(reason));
     let cases = [
-        ("first good one", fresh, 0, high(), wait(state(1, 0, None), WaitingForConsecutive)),
-        ("third in a row fires", run, 0, high(), fire),
+        ("first good one", fresh, 0, high, wait(state(1, 0, None), WaitingForConsecutive)),
+        ("third in a row fires", run, 0, high, fire),
         ("exactly the threshold", run, 0, equal, fire),
         ("just below it", run, 0, low, wait(state(0, 0, None), BelowThreshold)),
         ("no confidence", run, 0, None, wait(state(0, 0, None), BelowThreshold)),
@@ -52,42 +53,42 @@ fn the_steps_are_taken_in_their_order_and_at_their_boundaries() {
             "exactly max_age old",
             fresh,
             -10_000,
-            high(),
+            high,
             wait(state(1, -10_000, None), WaitingForConsecutive),
         ),
-        ("older: untouched", run, -10_001, high(), wait(run, StaleOrFuture)),
+        ("older: untouched", run, -10_001, high, wait(run, StaleOrFuture)),
         (
             "exactly 5 s ahead",
             fresh,
             5_000,
-            high(),
+            high,
             wait(state(1, 5_000, None), WaitingForConsecutive),
         ),
-        ("more: untouched", run, 5_001, high(), wait(run, StaleOrFuture)),
+        ("more: untouched", run, 5_001, high, wait(run, StaleOrFuture)),
         ("stale wins over low", run, -10_001, low, wait(run, StaleOrFuture)),
-        ("equal time: untouched", run, -500, high(), wait(run, OutOfOrder)),
-        ("earlier time: untouched", run, -501, high(), wait(run, OutOfOrder)),
+        ("equal time: untouched", run, -500, high, wait(run, OutOfOrder)),
+        ("earlier time: untouched", run, -501, high, wait(run, OutOfOrder)),
         ("order wins over low", run, -500, low, wait(run, OutOfOrder)),
-        ("a gap of exactly max_gap", state(2, -2_000, None), 0, high(), fire),
+        ("a gap of exactly max_gap", state(2, -2_000, None), 0, high, fire),
         (
             "a longer one",
             state(2, -2_001, None),
             0,
-            high(),
+            high,
             wait(state(1, 0, None), WaitingForConsecutive),
         ),
         (
             "in cooldown it grows",
             state(2, -500, Some(-29_999)),
             0,
-            high(),
+            high,
             wait(state(3, 0, Some(-29_999)), Cooldown),
         ),
         (
             "cooldown names itself first",
             state(0, -500, Some(-1_000)),
             0,
-            high(),
+            high,
             wait(state(1, 0, Some(-1_000)), Cooldown),
         ),
         (
@@ -97,8 +98,8 @@ fn the_steps_are_taken_in_their_order_and_at_their_boundaries() {
             low,
             wait(state(0, 0, Some(-1_000)), BelowThreshold),
         ),
-        ("exactly at its end", state(2, -500, Some(-30_000)), 0, high(), fire),
-        ("grown in it, fires at once after it", state(9, -500, Some(-30_000)), 0, high(), fire),
+        ("exactly at its end", state(2, -500, Some(-30_000)), 0, high, fire),
+        ("grown in it, fires at once after it", state(9, -500, Some(-30_000)), 0, high, fire),
     ];
     for (name, before, observed, confidence, expected) in cases {
         assert_eq!(step(&spec(), before, at(observed), confidence, NOW), expected, "{name}");
@@ -107,10 +108,11 @@ fn the_steps_are_taken_in_their_order_and_at_their_boundaries() {
 
 #[test]
 fn a_nanosecond_later_is_in_order() {
+    let high = Some(confidence(0.93));
     let last = at(-100);
     let before = State { sequence: 0, last: Some(last), fired: None };
     let next = last + SignedDuration::from_nanos(1);
-    let (after, verdict) = step(&spec(), before, next, high(), NOW);
+    let (after, verdict) = step(&spec(), before, next, high, NOW);
     assert_eq!((after.last, verdict), (Some(next), Verdict::Wait(WaitingForConsecutive)));
 }
 
@@ -124,20 +126,19 @@ fn without_a_threshold_an_observation_needs_no_confidence() {
 
 #[test]
 fn a_last_that_lies_ahead_of_the_clock_is_forgotten() {
+    let high = Some(confidence(0.93));
     let allowed = state(2, 5_000, None);
-    assert_eq!(
-        step(&spec(), allowed, at(4_000), high(), NOW),
-        (allowed, Verdict::Wait(OutOfOrder))
-    );
+    assert_eq!(step(&spec(), allowed, at(4_000), high, NOW), (allowed, Verdict::Wait(OutOfOrder)));
     let set_back = state(2, 5_001, None);
-    let (after, verdict) = step(&spec(), set_back, at(0), high(), NOW);
+    let (after, verdict) = step(&spec(), set_back, at(0), high, NOW);
     assert_eq!((after, verdict), (state(1, 0, None), Verdict::Wait(WaitingForConsecutive)));
 }
 
 #[test]
 fn a_firing_time_in_the_future_becomes_now() {
+    let high = Some(confidence(0.93));
     let set_back = state(2, -500, Some(3_600_000));
-    let (after, verdict) = step(&spec(), set_back, NOW, high(), NOW);
+    let (after, verdict) = step(&spec(), set_back, NOW, high, NOW);
     assert_eq!((after, verdict), (state(3, 0, Some(0)), Verdict::Wait(Cooldown)));
     assert_eq!(after.cooldown_left(&spec(), NOW), spec().cooldown, "it starts again, never longer");
     assert_eq!(after.cooldown_left(&spec(), at(30_000)), SignedDuration::ZERO);
