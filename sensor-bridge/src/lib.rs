@@ -2,6 +2,7 @@
 
 pub mod delivery;
 pub mod observation;
+pub mod decode;
 pub mod pipeline;
 
 /// Runs the program with the arguments of the process.
