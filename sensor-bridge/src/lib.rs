@@ -3,7 +3,9 @@
 pub mod delivery;
 pub mod observation;
 pub mod decode;
+pub mod metrics;
 pub mod pipeline;
+pub mod source;
 
 /// Runs the program with the arguments of the process.
 pub fn main() -> std::process::ExitCode {

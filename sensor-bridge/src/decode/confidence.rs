@@ -59,7 +59,7 @@ pub fn read(
     };
     let given = given.ok_or(ConfidenceFault::NotANumber { scale })?;
     let share = given / scale;
-    if !share.is_finite() || share < 0.0 || share > 1.0 + OVERSHOOT {
+    if !(0.0..=1.0 + OVERSHOOT).contains(&share) {
         return Err(ConfidenceFault::OutOfRange { given, scale });
     }
     Ok(share.min(1.0))

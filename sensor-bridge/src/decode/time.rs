@@ -105,8 +105,7 @@ pub fn admit(at: Timestamp, received: Timestamp) -> Result<Timestamp, TimeFault>
 fn rfc3339(value: &Value, field: &'static str) -> Result<Timestamp, TimeFault> {
     let malformed = TimeFault::Malformed { field, expected: "an RFC 3339 time with an offset" };
     let Value::String(text) = value else { return Err(malformed) };
-    // jiff also reads forms that RFC 3339 lacks, such as a zone in brackets; those have no `T` in
-    // the eleventh place or end in `]`.
+    // jiff also reads a zone in brackets after the offset, which RFC 3339 lacks.
     if text.ends_with(']') {
         return Err(malformed);
     }

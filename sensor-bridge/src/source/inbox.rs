@@ -1,0 +1,211 @@
+//! The bounded channel between all sources and the one task that decides.
+//!
+//! One lane per source, so that a flood of one costs itself only: a full lane
+//! drops its *oldest* message and counts it (`overrun`), since the newest is
+//! what a sampling of the present needs. Sending never waits. Lanes are read
+//! in turns.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tokio::sync::Notify;
+
+use super::Received;
+
+/// Messages that one lane holds at most: two seconds of a worker that speaks
+/// five hundred times a second.
+pub const LANE_MESSAGES: usize = 1024;
+
+/// Bytes that one lane holds at most, so that large messages do not add up.
+///
+/// One message of any allowed size always fits.
+pub const LANE_BYTES: usize = 4 * 1024 * 1024;
+
+/// The receiving end, held by the one task that decides.
+#[derive(Debug)]
+pub struct Inbox {
+    shared: Arc<Shared>,
+    /// The lane that is asked first next time.
+    turn: usize,
+}
+
+/// The sending end of one source. Dropping it closes the lane.
+#[derive(Debug)]
+pub struct Lane {
+    shared: Arc<Shared>,
+    index: usize,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    lanes: Mutex<Vec<Queue>>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    messages: VecDeque<Received>,
+    bytes: usize,
+    closed: bool,
+}
+
+/// What became of a message that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "messages that went must be counted"]
+pub struct Sent {
+    /// How many older messages of the lane had to go.
+    pub overrun: u64,
+}
+
+impl Inbox {
+    /// An inbox with `count` lanes; a message is told apart by its lane's number.
+    pub fn new(count: usize) -> (Self, Vec<Lane>) {
+        let lanes = std::iter::repeat_with(Queue::default).take(count).collect();
+        let shared = Arc::new(Shared { lanes: Mutex::new(lanes), changed: Notify::new() });
+        let ends = (0..count).map(|index| Lane { shared: Arc::clone(&shared), index }).collect();
+        (Self { shared, turn: 0 }, ends)
+    }
+
+    /// The next message and its lane; `None` when every lane is closed and empty.
+    ///
+    /// Dropping the future half-way loses nothing.
+    pub async fn receive(&mut self) -> Option<(usize, Received)> {
+        let shared = Arc::clone(&self.shared);
+        loop {
+            // Registered before looking, so that what is sent in between is not slept over.
+            let changed = shared.changed.notified();
+            match self.take() {
+                Taken::Message(lane, message) => return Some((lane, message)),
+                Taken::Closed => return None,
+                Taken::Empty => changed.await,
+            }
+        }
+    }
+
+    fn take(&mut self) -> Taken {
+        let mut lanes = self.shared.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = lanes.len();
+        for index in (self.turn..count).chain(0..self.turn) {
+            let Some(lane) = lanes.get_mut(index) else { continue };
+            if let Some(message) = lane.messages.pop_front() {
+                lane.bytes = lane.bytes.saturating_sub(message.bytes.len());
+                self.turn = (index + 1) % count.max(1);
+                return Taken::Message(index, message);
+            }
+        }
+        if lanes.iter().all(|lane| lane.closed) { Taken::Closed } else { Taken::Empty }
+    }
+}
+
+enum Taken {
+    Message(usize, Received),
+    Empty,
+    Closed,
+}
+
+impl Lane {
+    /// Puts a message in; what no longer fits goes, the oldest first. Never waits.
+    pub fn send(&self, message: Received) -> Sent {
+        let mut overrun = 0;
+        {
+            let mut lanes = self.shared.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(lane) = lanes.get_mut(self.index) {
+                lane.bytes += message.bytes.len();
+                lane.messages.push_back(message);
+                while lane.messages.len() > LANE_MESSAGES
+                    || (lane.bytes > LANE_BYTES && lane.messages.len() > 1)
+                {
+                    let Some(gone) = lane.messages.pop_front() else { break };
+                    lane.bytes = lane.bytes.saturating_sub(gone.bytes.len());
+                    overrun += 1;
+                }
+            }
+        }
+        self.shared.changed.notify_one();
+        Sent { overrun }
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        {
+            let mut lanes = self.shared.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(lane) = lanes.get_mut(self.index) {
+                lane.closed = true;
+            }
+        }
+        self.shared.changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::decode::Meta;
+
+    #[tokio::test]
+    async fn a_full_lane_drops_its_oldest_message_and_says_so() {
+        let (mut inbox, lanes) = Inbox::new(1);
+        let overrun: u64 =
+            (0..LANE_MESSAGES + 3).map(|n| lanes[0].send(message(&n.to_string())).overrun).sum();
+        assert_eq!(overrun, 3);
+        assert_eq!(text(inbox.receive().await), Some((0, "3".to_owned())));
+    }
+
+    #[tokio::test]
+    async fn large_messages_do_not_add_up() {
+        let (mut inbox, lanes) = Inbox::new(1);
+        let large = "x".repeat(LANE_BYTES / 2);
+        assert_eq!(lanes[0].send(message("first")).overrun, 0);
+        assert_eq!(lanes[0].send(message(&large)).overrun, 0);
+        assert_eq!(lanes[0].send(message(&large)).overrun, 1);
+        assert_eq!(lanes[0].send(message(&"y".repeat(LANE_BYTES + 1))).overrun, 2);
+        assert!(text(inbox.receive().await).is_some_and(|(_, text)| text.starts_with('y')));
+    }
+
+    #[tokio::test]
+    async fn a_flood_of_one_source_costs_no_message_of_another() {
+        let (mut inbox, lanes) = Inbox::new(2);
+        for n in 0..LANE_MESSAGES * 2 {
+            let _flooded = lanes[0].send(message(&n.to_string()));
+        }
+        assert_eq!(lanes[1].send(message("quiet")).overrun, 0);
+        let _first = inbox.receive().await;
+        assert_eq!(text(inbox.receive().await), Some((1, "quiet".to_owned())));
+    }
+
+    #[tokio::test]
+    async fn the_inbox_ends_when_every_lane_is_closed_and_empty() {
+        let (mut inbox, mut lanes) = Inbox::new(2);
+        assert_eq!(lanes[0].send(message("last")).overrun, 0);
+        lanes.clear();
+        assert_eq!(text(inbox.receive().await), Some((0, "last".to_owned())));
+        assert_eq!(text(inbox.receive().await), None);
+    }
+
+    #[tokio::test]
+    async fn a_waiting_receiver_is_woken_by_what_is_sent() {
+        let (mut inbox, lanes) = Inbox::new(1);
+        let (received, _sent) =
+            tokio::join!(inbox.receive(), async { lanes[0].send(message("now")) });
+        assert_eq!(text(received), Some((0, "now".to_owned())));
+    }
+
+    fn message(text: &str) -> Received {
+        Received {
+            at: Timestamp::UNIX_EPOCH,
+            meta: Meta::default(),
+            bytes: Bytes::copy_from_slice(text.as_bytes()),
+        }
+    }
+
+    fn text(received: Option<(usize, Received)>) -> Option<(usize, String)> {
+        let (lane, message) = received?;
+        Some((lane, String::from_utf8(message.bytes.to_vec()).unwrap()))
+    }
+}

@@ -1,0 +1,119 @@
+//! The listener of one address: connections, their bound and their end.
+
+use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
+
+use hyper::{server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use service_kit::Tasks;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore},
+};
+
+use super::Endpoints;
+use crate::metrics::Connection;
+
+/// Connections at once; a further one waits in the system's queue.
+///
+/// Sixty-four cameras that do not keep their connection have room four times over.
+const MAX_CONNECTIONS: usize = 256;
+
+/// How long a connection may be silent, or take for its handshake or one request's head.
+const MAX_SILENCE: Duration = Duration::from_secs(30);
+
+/// How long accepting rests when the system has no descriptors left.
+const ACCEPT_REST: Duration = Duration::from_millis(100);
+
+/// A bound address whose sources are not served yet.
+#[derive(Debug)]
+pub struct Bound {
+    listener: TcpListener,
+    endpoints: Arc<Endpoints>,
+}
+
+/// Binds the address of `endpoints`.
+///
+/// # Errors
+/// The address is taken or not of this machine.
+pub async fn bind(address: SocketAddr, endpoints: Endpoints) -> io::Result<Bound> {
+    let listener = TcpListener::bind(address).await?;
+    Ok(Bound { listener, endpoints: Arc::new(endpoints) })
+}
+
+impl Bound {
+    /// The address with its real port, where port 0 was asked for.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until the soft stop; requests in flight are answered.
+    pub async fn serve(self, tasks: Tasks) {
+        let Self { listener, endpoints } = self;
+        for port in endpoints.ports() {
+            port.connection(Connection::Open);
+        }
+        let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let stop = tasks.soft_stop().clone();
+        let accept = async {
+            loop {
+                let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
+                match listener.accept().await {
+                    Ok((stream, _peer)) => {
+                        let endpoints = Arc::clone(&endpoints);
+                        let connection = connection(stream, endpoints, permit, tasks.clone());
+                        drop(tasks.spawn(connection));
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "a connection could not be accepted");
+                        tokio::time::sleep(ACCEPT_REST).await;
+                    }
+                }
+            }
+        };
+        let _stopped = stop.run_until_cancelled(accept).await;
+        for port in endpoints.ports() {
+            port.connection(Connection::Ended);
+        }
+    }
+}
+
+async fn connection(
+    stream: TcpStream,
+    endpoints: Arc<Endpoints>,
+    _permit: OwnedSemaphorePermit,
+    tasks: Tasks,
+) {
+    requests(stream, &endpoints, &tasks).await;
+}
+
+/// Answers the requests of one connection.
+async fn requests<S>(stream: S, endpoints: &Endpoints, tasks: &Tasks)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let service = service_fn(async |request| Ok::<_, Infallible>(endpoints.answer(request).await));
+    let mut connection = std::pin::pin!(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(MAX_SILENCE)
+            .max_buf_size(64 * 1024)
+            .serve_connection(TokioIo::new(stream), service)
+    );
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = tasks.soft_stop().cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            tokio::select! {
+                ended = connection => ended,
+                () = tasks.hard_stop().cancelled() => return,
+            }
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection broke off");
+    }
+}
