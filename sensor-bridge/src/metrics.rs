@@ -42,6 +42,8 @@ pub struct SourceCounts {
     pub connection: Connection,
     /// How often it became able to deliver.
     pub connects: u64,
+    /// How often it could not be reached, or was lost, and is tried again.
+    pub retries: u64,
     /// Messages that arrived, refused ones included, skipped ones not.
     pub messages: u64,
     /// Messages that had to go since newer ones came faster than they were read.
@@ -65,6 +67,13 @@ impl SourceCounters {
             counts.connects += 1;
         }
         counts.connection = connection;
+    }
+
+    /// The source could not be reached, or was lost; it is tried again.
+    pub fn retrying(&self) {
+        let mut counts = self.lock();
+        counts.connection = Connection::Waiting;
+        counts.retries += 1;
     }
 
     /// A message arrived; `overrun` older ones had to go for it.
@@ -141,13 +150,14 @@ mod tests {
         let counters = SourceCounters::default();
         counters.connection(Connection::Open);
         counters.connection(Connection::Open);
-        counters.connection(Connection::Waiting);
+        counters.retrying();
         counters.connection(Connection::Open);
         counters.arrived(Timestamp::UNIX_EPOCH, 2);
         counters.refused(Reason::Oversized);
         let expected = SourceCounts {
             connection: Connection::Open,
             connects: 2,
+            retries: 1,
             messages: 1,
             overrun: 2,
             refused: [("oversized", 1)].into(),

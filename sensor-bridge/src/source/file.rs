@@ -92,23 +92,28 @@ impl Lines {
         let _stopped_or_ended = stop
             .run_until_cancelled(async {
                 match input {
-                    Input::Stdin => self.drain_stdin().await,
+                    Input::Stdin => self.drain(tokio::io::stdin()).await,
                     Input::Path(path) => self.follow_path(&path).await,
                 }
             })
             .await;
     }
 
-    async fn drain_stdin(&mut self) {
+    /// Reads one stream to its end, or until the stop.
+    pub async fn run_stream(mut self, stream: impl AsyncRead + Unpin) {
+        let stop = self.stop.clone();
+        let _stopped_or_ended = stop.run_until_cancelled(self.drain(stream)).await;
+    }
+
+    async fn drain(&mut self, mut stream: impl AsyncRead + Unpin) {
         self.port.connection(Connection::Open);
-        let mut stdin = tokio::io::stdin();
         let mut buffer = buffer();
         loop {
-            match self.read(&mut stdin, &mut buffer).await {
+            match self.read(&mut stream, &mut buffer).await {
                 Ok(0) => break,
                 Ok(_) => {}
                 Err(error) => {
-                    tracing::warn!(source = self.port.name(), %error, "standard input failed");
+                    tracing::warn!(source = self.port.name(), %error, "the stream broke off");
                     break;
                 }
             }
@@ -138,7 +143,7 @@ impl Lines {
             begin = Begin::AtStart;
             self.finish();
             if let Err(error) = ended {
-                self.port.connection(Connection::Waiting);
+                self.port.retrying();
                 let wait = retry.next_wait();
                 tracing::debug!(source = self.port.name(), path = %path.display(), %error,
                     wait_ms = wait.as_millis(), "the file cannot be read; it is tried again");

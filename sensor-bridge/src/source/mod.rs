@@ -83,6 +83,11 @@ impl Port {
         tracing::debug!(source = &*self.name, reason = refusal.reason().as_str(), "{refusal}");
     }
 
+    /// The worker could not be reached, or was lost; it is tried again.
+    pub fn retrying(&self) {
+        self.counters.retrying();
+    }
+
     /// Says whether the worker's messages arrive now.
     pub fn connection(&self, connection: Connection) {
         self.counters.connection(connection);
