@@ -2,6 +2,7 @@
 
 pub mod delivery;
 pub mod observation;
+pub mod config;
 pub mod decode;
 pub mod metrics;
 pub mod pipeline;

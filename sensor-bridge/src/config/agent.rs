@@ -77,7 +77,10 @@ impl Trigger {
         let seconds = |field: &str, given: Option<f64>, default: Duration| match given {
             None => Ok(default),
             Some(given) => Duration::try_from_secs_f64(given).map_err(|_no_duration| {
-                format!("has a trigger of type {:?} whose {field} is no number of seconds", self.kind)
+                format!(
+                    "has a trigger of type {:?} whose {field} is no number of seconds",
+                    self.kind
+                )
             }),
         };
         Ok(Expect {

@@ -100,8 +100,7 @@ pub fn load(files: &[PathBuf], vars: &Vars) -> Result<Config, Faults> {
 }
 
 fn check(loaded: &Loaded<Raw>) -> Result<Config, Faults> {
-    let mut checker =
-        Checker { loaded, findings: Findings::new(), warnings: Vec::new() };
+    let mut checker = Checker { loaded, findings: Findings::new(), warnings: Vec::new() };
     let raw = &loaded.value;
     let service = checker.service();
     let status_listen = checker.status_listen();
@@ -112,7 +111,9 @@ fn check(loaded: &Loaded<Raw>) -> Result<Config, Faults> {
         raw.sources.iter().filter_map(|(name, source)| checker.source(name, source)).collect();
     checker.shared_addresses(&sources);
     if raw.sources.is_empty() {
-        checker.findings.add("`sources` is empty; name at least one, with a transport and a preset");
+        checker
+            .findings
+            .add("`sources` is empty; name at least one, with a transport and a preset");
     }
     if raw.routes.is_empty() {
         checker.findings.add("`routes` is empty; name at least one, with from, label and type");
@@ -237,14 +238,19 @@ impl Checker<'_> {
         let pinned = text.strip_prefix("localhost:").map(|port| format!("127.0.0.1:{port}"));
         let address = pinned.as_deref().unwrap_or(text).parse().ok();
         if address.is_none() {
-            self.fault(at, format!("must be an IP address and a port (127.0.0.1:8790), but is {text:?}"));
+            self.fault(
+                at,
+                format!("must be an IP address and a port (127.0.0.1:8790), but is {text:?}"),
+            );
         }
         address
     }
 
     fn variable_name(&mut self, at: &FieldPath, name: &str) -> Option<()> {
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        if name.is_empty() || !name.chars().all(fits) || name.starts_with(|c: char| c.is_ascii_digit())
+        if name.is_empty()
+            || !name.chars().all(fits)
+            || name.starts_with(|c: char| c.is_ascii_digit())
         {
             // The value is not shown: it may be the secret itself.
             self.fault(at, "must be the name of an environment variable, not the token itself");
@@ -290,8 +296,7 @@ impl Config {
 
     /// What the decoder of a source is told.
     pub fn rules(&self, source: &SourceConfig) -> Rules {
-        let routes =
-            || self.routes.of(&source.name).iter().filter_map(|id| self.routes.get(*id));
+        let routes = || self.routes.of(&source.name).iter().filter_map(|id| self.routes.get(*id));
         let watched = routes().flat_map(|route| route.labels().iter().cloned()).collect();
         let constants = routes()
             .filter_map(|route| Some((route, route.confidence()?)))
@@ -312,8 +317,9 @@ impl Config {
 /// The origin of a service: https, or http on loopback; `localhost` is pinned to 127.0.0.1.
 fn origin(text: &str) -> Result<reqwest::Url, String> {
     // The text is never shown: it may hold credentials.
-    let mut url: reqwest::Url =
-        text.parse().map_err(|_no_url| "must be a URL, such as https://agent.example".to_owned())?;
+    let mut url: reqwest::Url = text
+        .parse()
+        .map_err(|_no_url| "must be a URL, such as https://agent.example".to_owned())?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err("must not hold credentials; set `token_env`".to_owned());
     }

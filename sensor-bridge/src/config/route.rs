@@ -70,7 +70,9 @@ impl Checker<'_> {
         let known = || sources.keys().map(String::as_str);
         let fault = match nearest(from, known()) {
             Some(near) => format!("names no source: {from:?}; did you mean `{near}`?"),
-            None => format!("names no source: {from:?}; known are {:?}", known().collect::<Vec<_>>()),
+            None => {
+                format!("names no source: {from:?}; known are {:?}", known().collect::<Vec<_>>())
+            }
         };
         self.fault(&at.key("from"), fault);
         None

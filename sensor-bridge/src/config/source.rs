@@ -1,10 +1,6 @@
 //! Checks one source: its transport, and how its messages are read.
 
-use std::{
-    collections::BTreeMap,
-    net::SocketAddr,
-    path::PathBuf,
-};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
 use service_kit::config::{FieldPath, nearest};
 
@@ -150,17 +146,17 @@ impl Checker<'_> {
     }
 
     fn preset(&mut self, at: &FieldPath, preset: Option<&str>) -> Option<String> {
-        let at = at.key("preset");
         let known = || PRESETS.iter().map(|(name, _)| *name);
         let Some(preset) = preset else {
-            self.fault(&at, "is missing; use native or frigate");
+            self.fault(at, "needs `preset`: native or frigate");
             return None;
         };
+        let at = at.key("preset");
         if known().any(|name| name == preset) {
             return Some(preset.to_owned());
         }
         let fault = if LATER_PRESETS.contains(&preset) {
-            format!("`{preset}` is not served by this version; use native or frigate")
+            format!("is `{preset}`, which is not served by this version; use native or frigate")
         } else {
             match nearest(preset, known().chain(LATER_PRESETS.iter().copied())) {
                 Some(near) => format!("is no preset: {preset:?}; did you mean `{near}`?"),
@@ -179,15 +175,21 @@ impl Checker<'_> {
             let at = FieldPath::from("sources").key(&source.name);
             match &source.transport {
                 Transport::Listen { address, tls, .. } => {
-                    let (first, shared) = *known.entry(*address).or_insert((&source.name, tls.as_ref()));
+                    let (first, shared) =
+                        *known.entry(*address).or_insert((&source.name, tls.as_ref()));
                     if shared != tls.as_ref() {
-                        let fault = format!("shares its address with {first:?}, so both need the same tls_cert and tls_key");
+                        let fault = format!(
+                            "shares its address with {first:?}, so both need the same tls_cert and tls_key"
+                        );
                         self.fault(&at.key("listen"), fault);
                     }
                 }
                 Transport::File(Input::Stdin) => {
                     if let Some(first) = stdin {
-                        self.fault(&at.key("file"), format!("is `-`, which {first:?} reads already"));
+                        self.fault(
+                            &at.key("file"),
+                            format!("is `-`, which {first:?} reads already"),
+                        );
                     }
                     stdin = Some(&source.name);
                 }

@@ -1,7 +1,3 @@
-use std::path::PathBuf;
-
-use service_kit::Vars;
-
 use super::*;
 use crate::pipeline::route::Expect;
 use crate::source::file::Input;
@@ -32,7 +28,11 @@ fn a_configuration_of_five_lines_is_enough() {
 fn later_files_and_then_variables_win() {
     let dir = tempfile::tempdir().unwrap();
     let first = write(dir.path(), "a.yaml", MINIMAL);
-    let second = write(dir.path(), "b.toml", "max_message_bytes = 2048\n[service]\nurl = 'https://a.example'\n");
+    let second = write(
+        dir.path(),
+        "b.toml",
+        "max_message_bytes = 2048\n[service]\nurl = 'https://a.example'\n",
+    );
     let vars = Vars::from_iter([("SENSOR_BRIDGE__SERVICE__URL", "http://localhost:9000")]);
     let config = load(&[first, second], &vars).unwrap();
     assert_eq!(config.service.url.as_str(), "http://127.0.0.1:9000/");
@@ -74,9 +74,9 @@ status: { listen: x }
         "`sources.one.mqtt` in FILE is not served by this version; use file or listen",
         "`sources.one.preset` in FILE is no preset: \"frigat\"; did you mean `frigate`?",
         "`sources.three.listen` in FILE is not on loopback and so needs `tls_cert` and `tls_key`",
-        "`sources.three.preset` in FILE `axis` is not served by this version",
+        "`sources.three.preset` in FILE is `axis`, which is not served by this version",
         "`sources.two` in FILE must have one transport, but has file and listen",
-        "`sources.two.preset` in FILE is missing; use native or frigate",
+        "`sources.two` in FILE needs `preset`: native or frigate",
         "`routes[0].from` in FILE names no source: \"twoo\"; did you mean `two`?",
         "`routes[0]` in FILE needs `label`",
         "`routes[1]` in FILE is not right: `expect.consecutive` must be 1 to 1000; it is 0",
@@ -96,8 +96,22 @@ status: { listen: x }
 #[test]
 fn every_key_of_later_versions_is_known_and_answered_with_one_sentence() {
     let keys = [
-        "mqtt", "websocket", "sse", "ndjson", "unix", "udp", "map", "status", "topics", "qos",
-        "username_env", "password_env", "ca_cert", "client_cert", "client_key", "client_id",
+        "mqtt",
+        "websocket",
+        "sse",
+        "ndjson",
+        "unix",
+        "udp",
+        "map",
+        "status",
+        "topics",
+        "qos",
+        "username_env",
+        "password_env",
+        "ca_cert",
+        "client_cert",
+        "client_key",
+        "client_id",
         "subscribe",
     ];
     for key in keys {
@@ -250,7 +264,7 @@ fn load_one(text: &str) -> (tempfile::TempDir, Result<Config, Faults>) {
 }
 
 fn with_agent(agent: &str, bridge: &str) -> Result<Config, Faults> {
-    let dir = tempfile::tempdir().unwrap();
+    let (dir, _config) = load_one(bridge);
     write(dir.path(), "agent.json", agent);
     let expect = "type: person.detected, expect: { agent_config: agent.json }";
     let text = bridge.replace("type: person.detected", expect);
