@@ -1,11 +1,19 @@
 //! Turns what inference workers say into sparse observations for agent-service.
+//!
+//! ```text
+//! source -> lane -> decode -> pipeline (pure) -> poster -> POST /events
+//! ```
+//!
+//! [`poster`] owns the pipeline's state in one task; everything else sends it
+//! messages. `ARCHITECTURE.md` has the map.
 
-pub mod delivery;
-pub mod observation;
 pub mod config;
 pub mod decode;
+pub mod delivery;
 pub mod metrics;
+pub mod observation;
 pub mod pipeline;
+pub mod poster;
 pub mod source;
 
 /// Runs the program with the arguments of the process.

@@ -12,13 +12,14 @@ mod source;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use service_kit::{
     Vars,
+    client::Origin,
     config::{Faults, FieldPath, Findings, Loaded, Loader},
 };
 
@@ -26,7 +27,10 @@ use self::raw::Raw;
 pub use self::source::{SourceConfig, TlsFiles, Transport};
 use crate::{
     decode::Rules,
-    pipeline::route::{Route, Routes},
+    pipeline::{
+        route::{Route, Routes},
+        schedule::bucket::Budget,
+    },
 };
 
 /// The prefix of the variables that set fields: `SENSOR_BRIDGE__SERVICE__URL`.
@@ -44,10 +48,6 @@ const MAX_MESSAGE_BYTES: usize = 1024 * 1024;
 
 /// Milliseconds after which a frame in parts is closed (BRIDGE.md section 2).
 const FRAME_CLOSE_MS: u64 = 50;
-
-/// What all routes may send together (BRIDGE.md section 3).
-const BUDGET_PER_SECOND: f64 = 8.0;
-const BUDGET_BURST: u32 = 8;
 
 /// The checked configuration.
 #[derive(Debug)]
@@ -74,20 +74,11 @@ pub struct Config {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServiceConfig {
     /// Its origin: https, or http on loopback.
-    pub url: reqwest::Url,
+    pub url: Origin,
     /// The variable with the bearer token.
     pub token_env: String,
     /// A certificate authority to trust beside the system's.
     pub ca_cert: Option<PathBuf>,
-}
-
-/// A token bucket.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Budget {
-    /// Observations a second, 0.1 to 1000.
-    pub per_second: f64,
-    /// Observations at once, 1 to 1000.
-    pub burst: u32,
 }
 
 /// Reads the layers, the later over the earlier: files in their order, then variables.
@@ -174,7 +165,7 @@ impl Checker<'_> {
     fn service(&mut self) -> Option<ServiceConfig> {
         let raw = &self.loaded.value.service;
         let at = FieldPath::from("service");
-        let url = match origin(raw.url.as_deref().unwrap_or(SERVICE_URL)) {
+        let url = match Origin::parse(raw.url.as_deref().unwrap_or(SERVICE_URL)) {
             Ok(url) => Some(url),
             Err(fault) => {
                 self.fault(&at.key("url"), fault);
@@ -215,11 +206,12 @@ impl Checker<'_> {
     fn budget(&mut self) -> Option<Budget> {
         let raw = &self.loaded.value.budget;
         let at = FieldPath::from("budget");
-        let per_second = raw.per_second.unwrap_or(BUDGET_PER_SECOND);
-        let burst = raw.burst.unwrap_or(BUDGET_BURST);
+        let default = Budget::default();
+        let per_second = raw.per_second.unwrap_or(default.per_second);
+        let burst = raw.burst.unwrap_or(default.burst);
         let mut right = true;
-        if !(0.1..=1000.0).contains(&per_second) {
-            self.fault(&at.key("per_second"), "must be 0.1 to 1000 observations a second");
+        if !(0.5..=1000.0).contains(&per_second) {
+            self.fault(&at.key("per_second"), "must be 0.5 to 1000 observations a second");
             right = false;
         }
         if !(1..=1000).contains(&burst) {
@@ -297,7 +289,7 @@ impl Config {
     /// What the decoder of a source is told.
     pub fn rules(&self, source: &SourceConfig) -> Rules {
         let routes = || self.routes.of(&source.name).iter().filter_map(|id| self.routes.get(*id));
-        let watched = routes().flat_map(|route| route.labels().iter().cloned()).collect();
+        let watched = routes().map(|route| route.labels().clone()).collect();
         let constants = routes()
             .filter_map(|route| Some((route, route.confidence()?)))
             .flat_map(|(route, constant)| {
@@ -311,32 +303,6 @@ impl Config {
             watched,
             constants,
         }
-    }
-}
-
-/// The origin of a service: https, or http on loopback; `localhost` is pinned to 127.0.0.1.
-fn origin(text: &str) -> Result<reqwest::Url, String> {
-    // The text is never shown: it may hold credentials.
-    let mut url: reqwest::Url = text
-        .parse()
-        .map_err(|_no_url| "must be a URL, such as https://agent.example".to_owned())?;
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err("must not hold credentials; set `token_env`".to_owned());
-    }
-    if url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
-        return Err("must be an origin, without path, query and fragment".to_owned());
-    }
-    if url.host_str() == Some("localhost") {
-        url.set_ip_host(IpAddr::V4(Ipv4Addr::LOCALHOST))
-            .map_err(|()| "must be a URL with a host".to_owned())?;
-    }
-    let host = url.host_str().unwrap_or_default();
-    let ip = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-    match url.scheme() {
-        "https" => Ok(url),
-        "http" if ip.is_ok_and(|ip| ip.is_loopback()) => Ok(url),
-        "http" => Err("must be https; http is for loopback only".to_owned()),
-        _ => Err("must be https, or http on loopback".to_owned()),
     }
 }
 

@@ -57,7 +57,8 @@ pub(super) struct Source {
     pub tls_cert: Option<PathBuf>,
     pub tls_key: Option<PathBuf>,
     pub preset: Option<String>,
-    pub source: Option<String>,
+    #[serde(rename = "source")]
+    pub fixed: Option<String>,
     pub labels: BTreeMap<String, String>,
 
     pub mqtt: Option<IgnoredAny>,

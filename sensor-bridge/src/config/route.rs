@@ -118,7 +118,7 @@ impl Checker<'_> {
         let path = self.resolve(at, file);
         let kind = route.kind.as_deref()?;
         let source = route.from.as_ref().and_then(|from| {
-            let fixed = self.loaded.value.sources.get(from)?.source.as_ref();
+            let fixed = self.loaded.value.sources.get(from)?.fixed.as_ref();
             Some(route.source.as_ref().or(fixed).unwrap_or(from).as_str())
         })?;
         match agent::expect(&path, kind, source) {

@@ -69,7 +69,7 @@ impl Checker<'_> {
         let transport = if later.is_empty() { self.transport(&at, raw) } else { None };
         let preset =
             if later.contains(&"map") { None } else { self.preset(&at, raw.preset.as_deref()) };
-        if raw.source.as_deref().is_some_and(|source| source.is_empty() || source.len() > 256) {
+        if raw.fixed.as_deref().is_some_and(|source| source.is_empty() || source.len() > 256) {
             self.fault(&at.key("source"), "must have 1 to 256 bytes");
             return None;
         }
@@ -77,7 +77,7 @@ impl Checker<'_> {
             name: name.to_owned(),
             transport: transport?,
             preset: preset?,
-            fixed_source: raw.source.clone(),
+            fixed_source: raw.fixed.clone(),
             labels: raw.labels.clone(),
         })
     }

@@ -81,8 +81,8 @@ pub struct Rules {
     pub fixed_source: Option<String>,
     /// `labels`: the worker's label (or class number) to ours.
     pub labels: BTreeMap<String, String>,
-    /// Labels that a route of this source watches.
-    pub watched: BTreeSet<String>,
+    /// The labels that each route of this source watches.
+    pub watched: Vec<BTreeSet<String>>,
     /// `routes[].confidence.const`, by label.
     pub constants: BTreeMap<String, f64>,
 }
@@ -91,6 +91,23 @@ impl Rules {
     /// The event source of a message that names `own`.
     fn source(&self, own: Option<&str>) -> String {
         self.fixed_source.as_deref().or(own).unwrap_or(&self.name).to_owned()
+    }
+
+    /// The watched labels that are surely absent from a frame, given what is in it and what of it
+    /// is unknown.
+    ///
+    /// A route takes the best of its labels for the frame, so one unknown label makes them all
+    /// unknown.
+    fn absent(&self, seen: impl Fn(&str) -> bool, unknown: &BTreeSet<String>) -> BTreeSet<String> {
+        let (clouded, clear): (Vec<_>, Vec<_>) =
+            self.watched.iter().partition(|labels| !labels.is_disjoint(unknown));
+        let clouded: BTreeSet<&String> = clouded.into_iter().flatten().collect();
+        clear
+            .into_iter()
+            .flatten()
+            .filter(|label| !clouded.contains(label) && !seen(label))
+            .cloned()
+            .collect()
     }
 
     /// The label that a worker's label stands for.

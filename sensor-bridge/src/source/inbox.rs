@@ -84,6 +84,14 @@ impl Inbox {
         }
     }
 
+    /// The next message that is there already.
+    pub fn try_receive(&mut self) -> Option<(usize, Received)> {
+        match self.take() {
+            Taken::Message(lane, message) => Some((lane, message)),
+            Taken::Empty | Taken::Closed => None,
+        }
+    }
+
     fn take(&mut self) -> Taken {
         let mut lanes = self.shared.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         let count = lanes.len();

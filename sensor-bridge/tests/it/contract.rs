@@ -295,7 +295,8 @@ impl Rig {
             }
             Kind::Listen => {
                 let endpoints = Endpoints::new(vec![Endpoint::new(port, TOKEN.into())], LIMIT);
-                let bound = listen::bind("127.0.0.1:0".parse().unwrap(), endpoints).await.unwrap();
+                let bound =
+                    listen::bind("127.0.0.1:0".parse().unwrap(), None, endpoints).await.unwrap();
                 self.address = Some(format!("http://{}", bound.local_addr().unwrap()));
                 drop(self.tasks.spawn(bound.serve(self.tasks.clone())));
             }

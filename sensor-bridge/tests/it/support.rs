@@ -23,7 +23,6 @@ pub(crate) async fn until(event: &str, mut condition: impl FnMut() -> bool) {
 
 /// A plain HTTP client.
 pub(crate) fn client() -> reqwest::Client {
-    // Another test of this process may have installed it before.
-    let _installed_before = rustls::crypto::ring::default_provider().install_default();
+    service_kit::tls::install_provider();
     reqwest::Client::new()
 }

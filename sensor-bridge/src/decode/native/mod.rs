@@ -181,13 +181,7 @@ impl Frame {
                 }
             }
         }
-        let absent: Vec<String> = context
-            .rules
-            .watched
-            .iter()
-            .filter(|label| !best.contains_key(*label) && !self.unknown.contains(*label))
-            .cloned()
-            .collect();
+        let absent = context.rules.absent(|label| best.contains_key(label), &self.unknown);
         let seen = best.into_values().map(|detection| message(Evidence::Object(detection)));
         let gone =
             absent.into_iter().map(|label| message(Evidence::Absent { label, data: Map::new() }));

@@ -63,6 +63,19 @@ fn an_unusable_detection_makes_its_label_unknown_and_not_absent() {
 }
 
 #[test]
+fn a_label_that_shares_its_route_with_an_unknown_one_is_not_said_to_be_absent() {
+    let group = |labels: [&str; 2]| labels.map(str::to_owned).into();
+    let watched = vec![group(["person", "dog"]), group(["car", "truck"])];
+    let rules = Rules { watched, ..rules() };
+    let document = json!({"timestamp": T, "detections": [{"label": "person"}]});
+    let absent: Vec<Evidence> =
+        decode_by(&document, &rules).messages.into_iter().map(|message| message.evidence).collect();
+    let expected = ["car", "truck"]
+        .map(|label| Evidence::Absent { label: label.to_owned(), data: Map::new() });
+    assert_eq!(absent, expected);
+}
+
+#[test]
 fn a_known_score_of_a_label_stands_beside_an_unusable_one() {
     let document = json!({"timestamp": T, "detections": [
         {"label": "person", "confidence": 0.7}, {"label": "person"},
@@ -121,7 +134,7 @@ fn other_shapes_are_refused_with_the_field_and_what_would_be_right() {
 }
 
 fn rules() -> Rules {
-    let watched = ["person", "car", "dog"].map(str::to_owned).into();
+    let watched = ["person", "car", "dog"].map(|label| [label.to_owned()].into()).into();
     Rules { name: "cam".to_owned(), watched, ..Rules::default() }
 }
 

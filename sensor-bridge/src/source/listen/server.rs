@@ -4,12 +4,16 @@ use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use service_kit::Tasks;
+use service_kit::{
+    Tasks,
+    tls::{ServerCertificate, server_config},
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
 };
+use tokio_rustls::TlsAcceptor;
 
 use super::Endpoints;
 use crate::metrics::Connection;
@@ -30,15 +34,20 @@ const ACCEPT_REST: Duration = Duration::from_millis(100);
 pub struct Bound {
     listener: TcpListener,
     endpoints: Arc<Endpoints>,
+    certificate: Option<Arc<ServerCertificate>>,
 }
 
-/// Binds the address of `endpoints`.
+/// Binds the address of `endpoints`; with a certificate it speaks TLS only.
 ///
 /// # Errors
 /// The address is taken or not of this machine.
-pub async fn bind(address: SocketAddr, endpoints: Endpoints) -> io::Result<Bound> {
+pub async fn bind(
+    address: SocketAddr,
+    certificate: Option<Arc<ServerCertificate>>,
+    endpoints: Endpoints,
+) -> io::Result<Bound> {
     let listener = TcpListener::bind(address).await?;
-    Ok(Bound { listener, endpoints: Arc::new(endpoints) })
+    Ok(Bound { listener, endpoints: Arc::new(endpoints), certificate })
 }
 
 impl Bound {
@@ -52,20 +61,29 @@ impl Bound {
 
     /// Serves until the soft stop; requests in flight are answered.
     pub async fn serve(self, tasks: Tasks) {
-        let Self { listener, endpoints } = self;
+        let Self { listener, endpoints, certificate } = self;
         for port in endpoints.ports() {
             port.connection(Connection::Open);
         }
         let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let stop = tasks.soft_stop().clone();
+        let tls = certificate.map(|certificate| {
+            drop(tasks.spawn(Arc::clone(&certificate).keep_fresh(stop.clone())));
+            TlsAcceptor::from(server_config(certificate))
+        });
         let accept = async {
             loop {
                 let Ok(permit) = Arc::clone(&permits).acquire_owned().await else { return };
                 match listener.accept().await {
                     Ok((stream, _peer)) => {
-                        let endpoints = Arc::clone(&endpoints);
-                        let connection = connection(stream, endpoints, permit, tasks.clone());
-                        drop(tasks.spawn(connection));
+                        let connection = Connected {
+                            stream,
+                            tls: tls.clone(),
+                            endpoints: Arc::clone(&endpoints),
+                            tasks: tasks.clone(),
+                            _permit: permit,
+                        };
+                        drop(tasks.spawn(connection.serve()));
                     }
                     Err(error) => {
                         tracing::warn!(%error, "a connection could not be accepted");
@@ -81,13 +99,25 @@ impl Bound {
     }
 }
 
-async fn connection(
+/// One connection; it has its permit until it ends.
+struct Connected {
     stream: TcpStream,
+    tls: Option<TlsAcceptor>,
     endpoints: Arc<Endpoints>,
-    _permit: OwnedSemaphorePermit,
     tasks: Tasks,
-) {
-    requests(stream, &endpoints, &tasks).await;
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Connected {
+    async fn serve(self) {
+        let Self { stream, tls, endpoints, tasks, _permit } = self;
+        let Some(tls) = tls else { return requests(stream, &endpoints, &tasks).await };
+        match tokio::time::timeout(MAX_SILENCE, tls.accept(stream)).await {
+            Ok(Ok(stream)) => requests(stream, &endpoints, &tasks).await,
+            Ok(Err(error)) => tracing::debug!(%error, "a connection shook no hands"),
+            Err(_elapsed) => tracing::debug!("a connection was too slow to shake hands"),
+        }
+    }
 }
 
 /// Answers the requests of one connection.

@@ -1,0 +1,354 @@
+//! The one task that owns the pipeline: messages in, posts out.
+//!
+//! It decides nothing about sampling; [`Sampler`] does, and this loop does
+//! what it says. Posts run beside it, so that receiving never waits for
+//! sending: several streams at once, each stream strictly one after another
+//! (the sampler hands out no second one). On an orderly stop what was received
+//! is still taken, and unsent lows go first, within [`STOP_WITHIN`].
+
+pub mod cadence;
+pub mod client;
+
+use std::{sync::Arc, time::Duration};
+
+use jiff::{SignedDuration, Timestamp};
+use service_kit::{Clock, Tasks};
+use tokio::task::JoinSet;
+
+use self::{
+    cadence::Cadence,
+    client::{Answer, Client, Says},
+};
+use crate::{
+    decode::{Decoded, Reader, Reason, time::WARN_AHEAD},
+    delivery::Next,
+    metrics::{SourceCounters, Throttle},
+    pipeline::{
+        count,
+        frame::Message,
+        sampler::{Outcome, Outgoing, Sampler, Snapshot},
+    },
+    source::{Received, inbox::Inbox},
+};
+
+/// Posts under way at once: one round trip of half a second at the service's ten a second, thrice.
+const MAX_POSTS: usize = 16;
+
+/// How long an orderly stop goes on sending (BRIDGE.md section 3).
+const STOP_WITHIN: Duration = Duration::from_secs(2);
+
+/// One source as the poster sees it: how its messages are read, and what is known of them.
+#[derive(Debug)]
+pub struct Feed {
+    reader: Reader,
+    counters: Arc<SourceCounters>,
+    said: Throttle<&'static str>,
+    warned_ahead: bool,
+    shift: SignedDuration,
+}
+
+impl Feed {
+    /// A source whose messages `reader` reads.
+    pub fn new(reader: Reader, counters: Arc<SourceCounters>) -> Self {
+        Self {
+            reader,
+            counters,
+            said: Throttle::default(),
+            warned_ahead: false,
+            shift: SignedDuration::ZERO,
+        }
+    }
+
+    /// Moves the times of all messages, after they were checked: a replay of something old.
+    #[must_use]
+    pub const fn shifted_by(mut self, shift: SignedDuration) -> Self {
+        self.shift = shift;
+        self
+    }
+
+    /// The name of the source in the configuration.
+    pub fn name(&self) -> &str {
+        &self.reader.rules().name
+    }
+
+    /// Reads one message, counts and logs what of it cannot be used.
+    pub fn read(&mut self, received: &Received) -> Vec<Message> {
+        let Decoded { mut messages, refused } =
+            self.reader.read(&received.bytes, &received.meta, received.at);
+        for refusal in &refused {
+            self.counters.refused(refusal.reason());
+            self.log_refusal(refusal.reason(), refusal, received.at);
+        }
+        for message in &mut messages {
+            self.warn_ahead(message, received.at);
+            message.at = message.at.checked_add(self.shift).unwrap_or(message.at);
+        }
+        messages
+    }
+
+    fn log_refusal(&mut self, reason: Reason, sentence: &dyn std::fmt::Display, now: Timestamp) {
+        let Some(count) = self.said.admit(reason.as_str(), now) else { return };
+        let (source, reason) = (&*self.reader.rules().name, reason.as_str());
+        tracing::warn!(source, reason, count, "message refused: {sentence}");
+    }
+
+    fn warn_ahead(&mut self, message: &Message, received: Timestamp) {
+        let ahead = message.at.duration_since(received);
+        if ahead > WARN_AHEAD && !self.warned_ahead {
+            self.warned_ahead = true;
+            tracing::warn!(
+                source = &*self.reader.rules().name,
+                ahead_ms = i64::try_from(ahead.as_millis()).unwrap_or(i64::MAX),
+                "the worker's clock is ahead of ours; over 5 s its messages are refused"
+            );
+        }
+    }
+}
+
+/// Who wants to see what is posted, and what came of it.
+pub trait Observer: Send {
+    /// A post is about to be sent: `outgoing.attempt` is 1 the first time.
+    fn posting(&mut self, outgoing: &Outgoing);
+    /// It was answered, or given up.
+    fn answered(&mut self, outgoing: &Outgoing, answer: &Answer, outcome: Outcome);
+}
+
+/// The poster and all that it owns.
+pub struct Poster<O> {
+    sampler: Sampler,
+    inbox: Inbox,
+    feeds: Vec<Feed>,
+    client: Arc<Client>,
+    clock: Clock,
+    cadence: Cadence,
+    observer: O,
+    posts: JoinSet<(Outgoing, Answer)>,
+    trouble: Throttle<&'static str>,
+}
+
+/// What it came to.
+#[derive(Debug)]
+pub struct Ended<O> {
+    /// The counters of the pipeline.
+    pub snapshot: Snapshot,
+    /// The observer, with what it saw.
+    pub observer: O,
+}
+
+/// What woke the loop.
+enum Event {
+    Stop,
+    Received(usize, Received),
+    SourcesEnded,
+    Answered(Box<(Outgoing, Answer)>),
+    Deadline,
+}
+
+impl<O: Observer> Poster<O> {
+    /// A poster; the feeds are in the order of the inbox's lanes.
+    pub fn new(
+        sampler: Sampler,
+        inbox: Inbox,
+        feeds: Vec<Feed>,
+        client: Arc<Client>,
+        clock: Clock,
+        observer: O,
+    ) -> Self {
+        Self {
+            sampler,
+            inbox,
+            feeds,
+            client,
+            clock,
+            cadence: Cadence::default(),
+            observer,
+            posts: JoinSet::new(),
+            trouble: Throttle::default(),
+        }
+    }
+
+    /// Runs until the soft stop, or until every source has ended and nothing is left to send.
+    pub async fn run(mut self, tasks: &Tasks) -> Ended<O> {
+        let mut open = true;
+        loop {
+            self.send_due();
+            if !open && self.posts.is_empty() && self.sampler.is_drained() {
+                break;
+            }
+            match self.next_event(tasks, open).await {
+                Event::Stop => break,
+                Event::Received(lane, received) => self.take(lane, &received),
+                Event::SourcesEnded => open = false,
+                Event::Answered(done) => self.take_answer(&done.0, &done.1),
+                Event::Deadline => {}
+            }
+        }
+        self.stop(tasks).await;
+        Ended { snapshot: self.sampler.snapshot(), observer: self.observer }
+    }
+
+    async fn next_event(&mut self, tasks: &Tasks, open: bool) -> Event {
+        let deadline = self.deadline();
+        tokio::select! {
+            () = tasks.soft_stop().cancelled() => Event::Stop,
+            received = self.inbox.receive(), if open => match received {
+                Some((lane, received)) => Event::Received(lane, received),
+                None => Event::SourcesEnded,
+            },
+            Some(Ok(done)) = self.posts.join_next() => Event::Answered(Box::new(done)),
+            () = sleep_for(deadline) => Event::Deadline,
+        }
+    }
+
+    /// Sends what is left, lows first, for at most [`STOP_WITHIN`].
+    async fn stop(&mut self, tasks: &Tasks) {
+        while let Some((lane, received)) = self.inbox.try_receive() {
+            self.take(lane, &received);
+        }
+        self.sampler.stop(self.clock.uptime());
+        let send = async {
+            loop {
+                self.send_due();
+                if self.posts.is_empty() && self.sampler.is_drained() {
+                    return;
+                }
+                let deadline = self.deadline();
+                tokio::select! {
+                    Some(Ok(done)) = self.posts.join_next() => self.take_answer(&done.0, &done.1),
+                    () = sleep_for(deadline) => {}
+                }
+            }
+        };
+        let in_time = tokio::time::timeout(STOP_WITHIN, send);
+        let sent = tasks.hard_stop().run_until_cancelled(in_time).await;
+        if !matches!(sent, Some(Ok(()))) {
+            let left = self.sampler.snapshot().pending;
+            tracing::warn!(observations = left, "stopped with unsent observations");
+        }
+        self.posts.shutdown().await;
+    }
+
+    /// How long until something is due; `None` while nothing is, or no post has room.
+    fn deadline(&mut self) -> Option<Duration> {
+        if self.posts.len() >= MAX_POSTS {
+            return None;
+        }
+        let uptime = self.clock.uptime();
+        self.sampler.next_deadline(uptime).map(|at| at.saturating_sub(uptime))
+    }
+
+    fn take(&mut self, lane: usize, received: &Received) {
+        let Some(feed) = self.feeds.get_mut(lane) else { return };
+        for message in feed.read(received) {
+            let name = feed.name();
+            for (route, slow) in self.cadence.heard(self.sampler.routes(), name, &message) {
+                log_too_slow(&self.sampler, route.0, &slow);
+            }
+            let refused = self.sampler.on_message(name, &message, self.clock.uptime());
+            for refusal in refused {
+                log_pipeline_refusal(feed, &refusal.source, refusal.reason, self.clock.now());
+            }
+        }
+    }
+
+    fn send_due(&mut self) {
+        while self.posts.len() < MAX_POSTS {
+            let (now, uptime) = (self.clock.now(), self.clock.uptime());
+            let Some(outgoing) = self.sampler.next(now, uptime) else { return };
+            self.observer.posting(&outgoing);
+            let client = Arc::clone(&self.client);
+            self.posts.spawn(async move {
+                let answer = client.post(outgoing.body.clone(), now).await;
+                (outgoing, answer)
+            });
+        }
+    }
+
+    fn take_answer(&mut self, outgoing: &Outgoing, answer: &Answer) {
+        let (now, uptime) = (self.clock.now(), self.clock.uptime());
+        let jitter = fastrand::f64();
+        let outcome = self.sampler.on_reply(outgoing.stream, answer.reply, jitter, now, uptime);
+        let Some(outcome) = outcome else { return };
+        self.log_answer(outgoing, answer, outcome, now);
+        self.observer.answered(outgoing, answer, outcome);
+    }
+
+    fn log_answer(
+        &mut self,
+        outgoing: &Outgoing,
+        answer: &Answer,
+        outcome: Outcome,
+        now: Timestamp,
+    ) {
+        let (event, attempt) = (outgoing.id.as_str(), outgoing.attempt);
+        match &answer.says {
+            Says::Accepted { task_id } => {
+                tracing::info!(event.id = event, task.id = &**task_id, "the trigger fired");
+            }
+            Says::NotAccepted { reason } => {
+                tracing::debug!(event.id = event, reason = &**reason, "posted");
+            }
+            Says::Refused { status, message } => {
+                let (kind, count) = match outcome.next {
+                    Next::Loud(_) => ("token", self.trouble.admit("token", now)),
+                    Next::Limited(_) => ("limit", self.trouble.admit("limit", now)),
+                    Next::Drop(_) => ("rejected", self.trouble.admit("rejected", now)),
+                    Next::RetryIn(_) | Next::Done => ("fault", self.trouble.admit("fault", now)),
+                };
+                let Some(count) = count else { return };
+                let message = &**message;
+                if kind == "token" {
+                    tracing::error!(
+                        status,
+                        count,
+                        "the service refuses the token: {message}; it is read and tried again every 30 s"
+                    );
+                } else {
+                    tracing::warn!(
+                        event.id = event,
+                        status,
+                        attempt,
+                        count,
+                        kind,
+                        "the service refused an event: {message}"
+                    );
+                }
+            }
+            Says::Nothing { why } => {
+                if let Some(count) = self.trouble.admit("no_answer", now) {
+                    tracing::warn!(attempt, count, "the service did not answer: {why}");
+                }
+            }
+        }
+    }
+}
+
+async fn sleep_for(wait: Option<Duration>) {
+    match wait {
+        Some(wait) => tokio::time::sleep(wait).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn log_pipeline_refusal(feed: &mut Feed, source: &str, reason: count::Reason, now: Timestamp) {
+    let Some(count) = feed.said.admit(reason.as_str(), now) else { return };
+    let (name, reason) = (feed.name(), reason.as_str());
+    tracing::info!(source = name, event.source = source, reason, count, "message left out");
+}
+
+fn log_too_slow(sampler: &Sampler, place: usize, slow: &cadence::TooSlow) {
+    let route = sampler.routes().iter().find(|(id, _)| id.0 == place).map(|(_, route)| route);
+    let Some(route) = route else { return };
+    let expect = route.expect();
+    tracing::warn!(
+        route = route.kind().as_str(),
+        event.source = &*slow.source,
+        gap_seconds = slow.gap.as_secs_f64(),
+        "the trigger can never fire: the worker speaks every {:.1} s, but `consecutive: {}` needs gaps of at \
+         most {} s; `consecutive: 2` with `max_gap_seconds: {}` in trigger and route would work",
+        slow.gap.as_secs_f64(),
+        expect.consecutive,
+        expect.max_gap.as_secs(),
+        slow.max_gap_seconds,
+    );
+}
