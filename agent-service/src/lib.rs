@@ -1,10 +1,12 @@
 //! A durable task queue for one agent: A2A 1.0 messages and sensor events in, artifacts out.
 
 pub mod http;
+pub mod intake;
 pub mod refusal;
 pub mod runner;
 pub mod store;
 mod waiters;
+pub mod worker;
 
 /// Runs the program with the arguments of the process.
 pub fn main() -> std::process::ExitCode {

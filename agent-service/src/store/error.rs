@@ -88,7 +88,7 @@ pub enum Error {
 }
 
 /// A result of the storage.
-pub type Result<T> = std::result::Result<T, Error>;
+pub(super) type Result<T> = std::result::Result<T, Error>;
 
 /// Says what a statement was for.
 pub(super) trait Doing<T> {

@@ -154,14 +154,6 @@ impl Store {
         *self.shared.failed.borrow()
     }
 
-    /// Whether the database can be read and was written well so far.
-    pub(crate) async fn health(&self) -> Result<(), Refusal> {
-        if self.has_failed() {
-            return Err(Refusal::Internal);
-        }
-        read::health(&self.readers).await.map_err(|error| unreadable(&error))
-    }
-
     /// What a message is, by what is committed.
     pub(crate) fn seen_message(&self, message: &Submission) -> Result<Option<TaskId>, Refusal> {
         match self.shared.seen(&Key::message(&message.message_id), message.digest()) {

@@ -32,7 +32,8 @@ const WAL_LIMIT: &str = "16777216";
 pub(super) const READ_FACT: &str = "SELECT value FROM facts WHERE name = ?1";
 pub(super) const WRITE_FACT: &str = "INSERT INTO facts (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
 
-/// The statements of this module.
+/// The statements of this module, for the test that prepares each.
+#[cfg(test)]
 pub(super) const STATEMENTS: [&str; 2] = [READ_FACT, WRITE_FACT];
 
 fn options(path: &Path) -> SqliteConnectOptions {

@@ -16,7 +16,8 @@ const FIND: &str = "SELECT key, content, task_id, reason FROM receipts WHERE key
 const DELETE_OLDEST: &str = "DELETE FROM receipts \
   WHERE position = (SELECT min(position) FROM receipts) RETURNING key";
 
-/// The statements of this module.
+/// The statements of this module, for the test that prepares each.
+#[cfg(test)]
 pub(super) const STATEMENTS: [&str; 4] = [INSERT, ALL, FIND, DELETE_OLDEST];
 
 /// Files a receipt.

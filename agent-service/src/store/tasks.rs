@@ -37,7 +37,8 @@ const END: &str = "UPDATE tasks SET state = ?2, status_millis = ?3, generation =
 const INSERT_RESULT: &str = "INSERT INTO results (sequence, id, text) VALUES (?1, ?2, ?3)";
 const DELETE: &str = "DELETE FROM tasks WHERE sequence = ?1";
 
-/// The statements of this module.
+/// The statements of this module, for the test that prepares each.
+#[cfg(test)]
 pub(super) const STATEMENTS: [&str; 14] = [
     INSERT,
     INSERT_INPUT,

@@ -429,7 +429,7 @@ async fn a_failed_write_is_sticky_and_acknowledges_nothing() {
     assert!(claim.stop().is_cancelled(), "running work is told to stop");
     other.execute("DROP TRIGGER sabotage").await.unwrap();
     assert_eq!(submit(&opened.store, "after").await, Err(Refusal::Internal), "it stays so");
-    assert!(opened.store.health().await.is_err());
+    assert!(opened.store.has_failed());
     drop(claim);
     other.close().await.unwrap();
     opened.close().await;

@@ -14,7 +14,8 @@ const WRITE: &str = "INSERT INTO triggers (source, type, sequence, last_nanos, f
   VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (source, type) DO UPDATE SET \
   sequence = excluded.sequence, last_nanos = excluded.last_nanos, fired_nanos = excluded.fired_nanos";
 
-/// The statements of this module.
+/// The statements of this module, for the test that prepares each.
+#[cfg(test)]
 pub(super) const STATEMENTS: [&str; 2] = [READ, WRITE];
 
 /// Reads the state of one trigger; a trigger that never saw anything has the default.
