@@ -3,14 +3,13 @@
 use agent_wire::a2a::list::{ListTasks, history_length};
 use agent_wire::a2a::request::{Submission, object};
 use agent_wire::a2a::task::SendResponse;
-use agent_wire::value::TaskId;
+use agent_wire::value::{TaskId, TraceParent};
 
 use super::backend::Backend;
 use super::error::Error;
 use super::page;
 use super::reply::{Reply, success, success_json};
 use crate::refusal::Refusal;
-use agent_wire::value::TraceParent;
 
 /// `message:send`: the task at once, or when it has ended.
 ///

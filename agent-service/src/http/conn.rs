@@ -6,6 +6,7 @@
 
 use std::convert::Infallible;
 use std::future::{pending, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,6 +28,7 @@ use super::listen::Seat;
 use super::slots::Expired;
 use super::stream::Watched;
 use super::{App, HEAD_LIMIT};
+use crate::refusal::Refusal;
 
 /// The most header lines. hyper's own limit of 100 would refuse heads that are within 16 KiB; beyond
 /// some hundred lines nobody means well.
@@ -145,9 +147,27 @@ impl<B: Backend> Service<Request<Incoming>> for Calls<B> {
                 // The connection is about to be dropped, and this with it.
                 return pending().await;
             }
-            let reply = app.answer(request).await;
+            let reply = Caught(Box::pin(app.answer(request))).await;
+            let reply = reply.unwrap_or_else(|| Error::from(Refusal::Internal).to_reply());
             Ok(reply.map(|body| Noted { body, handed_over }))
         })
+    }
+}
+
+/// A future whose panic is an answer like any other fault of ours: the client learns that it failed, and
+/// the connection goes on. The panic itself is told by the process's hook.
+struct Caught<F>(F);
+
+impl<F: Future + Unpin> Future for Caught<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let inner = Pin::new(&mut self.get_mut().0);
+        // The future is not touched again after a panic.
+        match catch_unwind(AssertUnwindSafe(|| inner.poll(cx))) {
+            Ok(poll) => poll.map(Some),
+            Err(_told_by_the_hook) => Poll::Ready(None),
+        }
     }
 }
 

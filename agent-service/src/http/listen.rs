@@ -23,19 +23,17 @@ use super::slots::{Admission, Expired, Id, Limits, Slots};
 /// How long to wait after an accept that failed, as it does without file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The TLS configuration of the moment, asked for by each new connection, so that certificates can be
-/// exchanged while the service runs. It must offer `http/1.1` only.
-pub type Tls = Arc<dyn Fn() -> Arc<ServerConfig> + Send + Sync>;
-
 /// Serves a listener until `stop`, which means the end of the grace period: until then requests are
 /// answered as usual (submissions with 503 when the core refuses them).
+///
+/// `tls` is `service_kit::tls::server_config`, whose certificate may be exchanged while this runs.
 ///
 /// After `stop` no connection is accepted, idle ones are closed, and answers on their way have
 /// [`Limits::drain`] to get out. Returns when all connections are gone. Dropping it stops accepting at
 /// once and leaves the connections to the end of the runtime.
 pub async fn serve<B: Backend>(
     listener: TcpListener,
-    tls: Option<Tls>,
+    tls: Option<Arc<ServerConfig>>,
     app: Arc<App<B>>,
     limits: Limits,
     stop: CancellationToken,
@@ -53,8 +51,7 @@ pub async fn serve<B: Backend>(
             () = stop.cancelled() => break,
             next = next => next,
         };
-        let tls = tls.as_ref().map(|tls| tls());
-        tasks.spawn(connection(stream, tls, Arc::clone(&app), seat, stop.clone()));
+        tasks.spawn(connection(stream, tls.clone(), Arc::clone(&app), seat, stop.clone()));
     }
     drop(listener);
     tasks.close();
@@ -94,7 +91,8 @@ async fn connection<B: Backend>(
         return conn::serve(stream, app, seat, stop).await;
     };
     let handshake = async {
-        stream.readable().await?;
+        // Not `readable`, which may be ready for nothing.
+        stream.peek(&mut [0]).await?;
         seat.bytes();
         TlsAcceptor::from(tls).accept(stream).await
     };

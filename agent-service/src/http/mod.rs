@@ -33,7 +33,7 @@ use hyper::body::Body;
 
 pub use auth::Token;
 pub use backend::Backend;
-pub use listen::{Tls, serve};
+pub use listen::serve;
 pub use slots::Limits;
 
 use card::Card;
@@ -73,7 +73,12 @@ impl<B: Backend> App<B> {
     where
         Q: Body<Data = Bytes>,
     {
-        self.try_answer(request).await.unwrap_or_else(|error| error.to_reply())
+        let method = request.method().clone();
+        // The path has ids at most; the query may have anything.
+        let path = request.uri().path().to_owned();
+        let reply = self.try_answer(request).await.unwrap_or_else(|error| error.to_reply());
+        tracing::debug!(%method, path, status = reply.status().as_u16(), "answered");
+        reply
     }
 
     async fn try_answer<Q>(&self, request: Request<Q>) -> Result<Reply, Error>

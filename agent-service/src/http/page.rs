@@ -1,21 +1,15 @@
-//! One page of `GET /tasks`, printed: what was not asked for is left out, and the answer stays within
-//! 1 MiB.
+//! One page of `GET /tasks`, printed: what was not asked for is left out, and what fits is decided by
+//! [`agent_core::page`].
 //!
-//! A page that stops early is an ordinary page: its token goes on after the last task that it has. The
-//! first task is always on it, so that a walk always gets on (one task is far below the bound).
+//! A page that stops early is an ordinary page: its token goes on after the last task that it has.
 
+use agent_core::page::Budget;
 use agent_wire::a2a::list::ListTasks;
 use agent_wire::a2a::task::Task;
 use serde_json::{Value, json};
 
 use super::error::Error;
 use crate::refusal::{Listed, Refusal, TaskPage};
-
-/// The most bytes of an answer. Source: CONTRACT, section 3.
-const MAX_BYTES: usize = 1 << 20;
-
-/// Room for the four names, the token and two numbers.
-const FRAME_BYTES: usize = 512;
 
 /// Prints the page.
 ///
@@ -25,11 +19,11 @@ pub(super) fn print(query: &ListTasks, page: TaskPage) -> Result<String, Error> 
     let count = page.tasks.len();
     let mut tasks = String::new();
     let mut last = None;
+    let mut budget = Budget::new(count);
     let mut printed = 0_usize;
     for Listed { task, cursor } in page.tasks {
         let task = print_task(query, task)?;
-        let length = tasks.len().saturating_add(task.len()).saturating_add(1);
-        if printed > 0 && length > MAX_BYTES.saturating_sub(FRAME_BYTES) {
+        if !budget.take(task.len()) {
             break;
         }
         if printed > 0 {

@@ -27,6 +27,8 @@ pub(super) struct Script {
     pub(super) refusal: Mutex<Option<Refusal>>,
     pub(super) stopping: AtomicBool,
     pub(super) failed: AtomicBool,
+    /// Every listing panics.
+    pub(super) panics: AtomicBool,
     pub(super) submitted: Mutex<Vec<Submission>>,
     pub(super) events: Mutex<Vec<Event>>,
 }
@@ -38,6 +40,7 @@ impl Script {
             refusal: Mutex::default(),
             stopping: AtomicBool::default(),
             failed: AtomicBool::default(),
+            panics: AtomicBool::default(),
             submitted: Mutex::default(),
             events: Mutex::default(),
         })
@@ -103,6 +106,7 @@ impl Backend for Script {
 
     async fn list(&self, query: &ListTasks) -> Result<TaskPage, Refusal> {
         self.check()?;
+        assert!(!self.panics.load(Ordering::Relaxed), "as the test wished");
         let all = self.tasks.borrow().clone();
         let total = u64::try_from(all.len()).unwrap();
         // Sequence n is the n-th task; the newest comes first.

@@ -10,9 +10,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::super::serve;
 use super::super::slots::Limits;
 use super::super::testing::{Script, TOKEN, app};
-use super::super::{Tls, serve};
 
 struct Service {
     address: std::net::SocketAddr,
@@ -22,7 +22,7 @@ struct Service {
 }
 
 impl Service {
-    async fn start(limits: Limits, tls: Option<Tls>) -> Self {
+    async fn start(limits: Limits, tls: Option<Arc<rustls::ServerConfig>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let script = Script::new();
@@ -256,26 +256,31 @@ async fn an_answer_that_does_not_come_holds_the_end_up_for_the_drain_time_only()
     assert_eq!(rest(&mut stream).await, "");
 }
 
-#[tokio::test]
-async fn tls_serves_the_same_and_a_failed_handshake_harms_nobody() {
+/// A server with a certificate of its own, and whom to trust to reach it.
+fn certified() -> (Arc<rustls::ServerConfig>, rustls::RootCertStore) {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let key = rustls::pki_types::PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
     let mut roots = rustls::RootCertStore::empty();
     roots.add(made.cert.der().clone()).unwrap();
-    let server = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
+    let server = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_no_client_auth()
         .with_single_cert(vec![made.cert.der().clone()], key.into())
         .unwrap();
-    let server = Arc::new(server);
-    let tls: Tls = Arc::new(move || Arc::clone(&server));
-    let service = Service::start(Limits::default(), Some(tls)).await;
+    (Arc::new(server), roots)
+}
+
+#[tokio::test]
+async fn tls_serves_the_same_and_a_failed_handshake_harms_nobody() {
+    let (server, roots) = certified();
+    let service = Service::start(Limits::default(), Some(server)).await;
 
     let plain = service.exchange(get("/healthz", "").as_bytes()).await;
     assert!(!plain.contains("HTTP/1.1"), "{plain}");
 
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
     let client = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
@@ -289,4 +294,29 @@ async fn tls_serves_the_same_and_a_failed_handshake_harms_nobody() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("ok\n"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_tls_client_that_is_silent_or_slow_is_hung_up_on() {
+    let (server, _roots) = certified();
+    let soon = Duration::from_millis(20);
+    for (idle, head, hello) in [(soon, Duration::MAX, &b""[..]), (Duration::MAX, soon, b"\x16")] {
+        let limits = Limits { idle, head, ..Limits::default() };
+        let service = Service::start(limits, Some(Arc::clone(&server))).await;
+        let mut stream = service.connect().await;
+        stream.write_all(hello).await.unwrap();
+        assert_eq!(rest(&mut stream).await, "");
+    }
+}
+
+#[tokio::test]
+async fn an_operation_that_panics_is_an_internal_error_and_the_connection_stays() {
+    let service = Service::start(Limits::default(), None).await;
+    service.script.panics.store(true, std::sync::atomic::Ordering::Relaxed);
+    let mut stream = service.connect().await;
+    stream.write_all(get("/tasks", "").as_bytes()).await.unwrap();
+    let answer = read_until(&mut stream, "}}").await;
+    assert_error(&answer, "500 Internal Server Error", "INTERNAL_ERROR");
+    stream.write_all(get("/healthz", "").as_bytes()).await.unwrap();
+    assert!(read_until(&mut stream, "ok\n").await.starts_with("HTTP/1.1 200 OK\r\n"));
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use proptest::prelude::*;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -168,6 +169,51 @@ async fn at_the_end_of_the_service_an_idle_connection_closes_and_a_busy_one_is_a
     let (text, _) = busy.rest().await;
     assert!(text.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{text}");
     assert!(text.contains("\r\nconnection: close\r\n"), "{text}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn whatever_bytes_come_the_service_hangs_up_in_time_and_says_only_whole_answers(
+        pieces in prop::collection::vec(piece(), 0..8),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        let (text, after) = runtime.block_on(async {
+            let mut client = Client::connect(1 << 20).await;
+            for piece in &pieces {
+                // It may have hung up before.
+                if client.stream.write_all(piece).await.is_err() {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            client.rest().await
+        });
+        prop_assert!(after <= Duration::from_secs(95), "{after:?}");
+        prop_assert!(text.is_empty() || text.starts_with("HTTP/1."), "{}", text);
+        prop_assert_eq!(text.matches("HTTP/1.").count() >= 1, text.contains("a2a-version: 1.0"));
+    }
+}
+
+/// Pieces of requests, whole ones, and noise.
+fn piece() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![
+        prop::collection::vec(any::<u8>(), 0..40),
+        Just(request("GET /tasks", "").into_bytes()),
+        Just(request("POST /events", "content-length: 2\r\n").into_bytes()),
+        Just(request("POST /events", "transfer-encoding: chunked\r\n").into_bytes()),
+        Just(b"2\r\n{}\r\n0\r\n\r\n".to_vec()),
+        Just(b"{}".to_vec()),
+        Just(b"\r\n".to_vec()),
+        Just(b"HEAD /healthz HTTP/1.0\r\n\r\n".to_vec()),
+        Just(b"GET ".to_vec()),
+        Just(vec![b'x'; 20_000]),
+    ]
 }
 
 #[tokio::test(start_paused = true)]
