@@ -1,11 +1,11 @@
 //! CONTRACT section 3 over HTTP/1.1.
 //!
 //! A request goes through checks in a fixed order: token, `Origin`, route, A2A version, body. Routing
-//! is a pure function ([`route`]) instead of a framework's router, because the token comes before the
-//! route and a colon splits a segment (see the ADR on routes). [`listen`] accepts connections and holds
-//! their limits; who has to leave for a newcomer is decided in [`slots`], without I/O.
+//! is a pure function (`route`) instead of a framework's router, because the token comes before the
+//! route and a colon splits a segment (see the ADR on routes). `listen` accepts connections and holds
+//! their limits; who has to leave for a newcomer is decided in `slots`, without I/O.
 //!
-//! The core is seen through [`Backend`] only. Every answer is built here: [`error`] is the only place
+//! The core is seen through [`Backend`] only. Every answer is built here: `error` is the only place
 //! that knows how an error looks.
 
 mod a2a;

@@ -190,6 +190,25 @@ async fn a_newcomer_takes_the_place_of_the_one_longest_idle() {
 }
 
 #[tokio::test]
+async fn beside_600_idle_connections_a_healthy_client_is_served_and_the_oldest_made_room() {
+    let service = Service::start(Limits::default(), None).await;
+    let mut idle = Vec::new();
+    for _ in 0..600 {
+        idle.push(service.connect().await);
+    }
+    let answer = service.exchange(get("/healthz", "connection: close\r\n").as_bytes()).await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    // 601 came, 512 have a place.
+    for stream in &mut idle[..89] {
+        assert_eq!(rest(stream).await, "");
+    }
+    for stream in &mut idle[89..] {
+        stream.write_all(get("/healthz", "connection: close\r\n").as_bytes()).await.unwrap();
+        assert!(rest(stream).await.starts_with("HTTP/1.1 200 OK\r\n"));
+    }
+}
+
+#[tokio::test]
 async fn when_all_have_a_request_in_flight_a_newcomer_waits() {
     let limits = Limits { connections: 2, ..Limits::default() };
     let service = Service::start(limits, None).await;
