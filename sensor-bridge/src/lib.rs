@@ -7,6 +7,7 @@
 //! [`poster`] owns the pipeline's state in one task; everything else sends it
 //! messages. `ARCHITECTURE.md` has the map.
 
+mod cli;
 pub mod config;
 pub mod decode;
 pub mod delivery;
@@ -14,9 +15,8 @@ pub mod metrics;
 pub mod observation;
 pub mod pipeline;
 pub mod poster;
+mod replay;
+mod serve;
 pub mod source;
 
-/// Runs the program with the arguments of the process.
-pub fn main() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
-}
+pub use cli::main;

@@ -20,12 +20,13 @@ use self::{
     client::{Answer, Client, Says},
 };
 use crate::{
-    decode::{Decoded, Reader, Reason, time::WARN_AHEAD},
+    decode::{Decoded, Reader, time::WARN_AHEAD},
     delivery::Next,
     metrics::{SourceCounters, Throttle},
     pipeline::{
-        count,
+        Refusal,
         frame::Message,
+        route::{RouteId, Routes},
         sampler::{Outcome, Outgoing, Sampler, Snapshot},
     },
     source::{Received, inbox::Inbox},
@@ -37,26 +38,19 @@ const MAX_POSTS: usize = 16;
 /// How long an orderly stop goes on sending (BRIDGE.md section 3).
 const STOP_WITHIN: Duration = Duration::from_secs(2);
 
-/// One source as the poster sees it: how its messages are read, and what is known of them.
+/// One source as the poster sees it: how its messages are read, and what is counted of them.
 #[derive(Debug)]
 pub struct Feed {
     reader: Reader,
     counters: Arc<SourceCounters>,
-    said: Throttle<&'static str>,
     warned_ahead: bool,
     shift: SignedDuration,
 }
 
 impl Feed {
     /// A source whose messages `reader` reads.
-    pub fn new(reader: Reader, counters: Arc<SourceCounters>) -> Self {
-        Self {
-            reader,
-            counters,
-            said: Throttle::default(),
-            warned_ahead: false,
-            shift: SignedDuration::ZERO,
-        }
+    pub const fn new(reader: Reader, counters: Arc<SourceCounters>) -> Self {
+        Self { reader, counters, warned_ahead: false, shift: SignedDuration::ZERO }
     }
 
     /// Moves the times of all messages, after they were checked: a replay of something old.
@@ -71,25 +65,17 @@ impl Feed {
         &self.reader.rules().name
     }
 
-    /// Reads one message, counts and logs what of it cannot be used.
-    pub fn read(&mut self, received: &Received) -> Vec<Message> {
-        let Decoded { mut messages, refused } =
-            self.reader.read(&received.bytes, &received.meta, received.at);
-        for refusal in &refused {
+    /// Reads one message, and counts what of it cannot be used.
+    pub fn read(&mut self, received: &Received) -> Decoded {
+        let mut decoded = self.reader.read(&received.bytes, &received.meta, received.at);
+        for refusal in &decoded.refused {
             self.counters.refused(refusal.reason());
-            self.log_refusal(refusal.reason(), refusal, received.at);
         }
-        for message in &mut messages {
+        for message in &mut decoded.messages {
             self.warn_ahead(message, received.at);
             message.at = message.at.checked_add(self.shift).unwrap_or(message.at);
         }
-        messages
-    }
-
-    fn log_refusal(&mut self, reason: Reason, sentence: &dyn std::fmt::Display, now: Timestamp) {
-        let Some(count) = self.said.admit(reason.as_str(), now) else { return };
-        let (source, reason) = (&*self.reader.rules().name, reason.as_str());
-        tracing::warn!(source, reason, count, "message refused: {sentence}");
+        decoded
     }
 
     fn warn_ahead(&mut self, message: &Message, received: Timestamp) {
@@ -97,7 +83,7 @@ impl Feed {
         if ahead > WARN_AHEAD && !self.warned_ahead {
             self.warned_ahead = true;
             tracing::warn!(
-                source = &*self.reader.rules().name,
+                source = self.name(),
                 ahead_ms = i64::try_from(ahead.as_millis()).unwrap_or(i64::MAX),
                 "the worker's clock is ahead of ours; over 5 s its messages are refused"
             );
@@ -107,10 +93,23 @@ impl Feed {
 
 /// Who wants to see what is posted, and what came of it.
 pub trait Observer: Send {
+    /// A message, or a detection in it, was not used; `reason` is a stable name.
+    fn refused(&mut self, refused: Refused<'_>, now: Timestamp);
     /// A post is about to be sent: `outgoing.attempt` is 1 the first time.
     fn posting(&mut self, outgoing: &Outgoing);
     /// It was answered, or given up.
     fn answered(&mut self, outgoing: &Outgoing, answer: &Answer, outcome: Outcome);
+}
+
+/// Something of a message that did not become an observation.
+#[derive(Clone, Copy, Debug)]
+pub struct Refused<'a> {
+    /// The configured source.
+    pub source: &'a str,
+    /// The stable name of the reason.
+    pub reason: &'static str,
+    /// What is wrong, and what would be right.
+    pub sentence: &'a str,
 }
 
 /// The poster and all that it owns.
@@ -239,14 +238,21 @@ impl<O: Observer> Poster<O> {
 
     fn take(&mut self, lane: usize, received: &Received) {
         let Some(feed) = self.feeds.get_mut(lane) else { return };
-        for message in feed.read(received) {
-            let name = feed.name();
-            for (route, slow) in self.cadence.heard(self.sampler.routes(), name, &message) {
-                log_too_slow(&self.sampler, route.0, &slow);
+        let now = self.clock.now();
+        let Decoded { messages, refused } = feed.read(received);
+        let source = feed.name();
+        for refusal in refused {
+            let (reason, sentence) = (refusal.reason().as_str(), refusal.to_string());
+            self.observer.refused(Refused { source, reason, sentence: &sentence }, now);
+        }
+        for message in messages {
+            for (route, slow) in self.cadence.heard(self.sampler.routes(), source, &message) {
+                log_too_slow(self.sampler.routes(), route, &slow);
             }
-            let refused = self.sampler.on_message(name, &message, self.clock.uptime());
-            for refusal in refused {
-                log_pipeline_refusal(feed, &refusal.source, refusal.reason, self.clock.now());
+            for refusal in self.sampler.on_message(source, &message, self.clock.uptime()) {
+                let sentence = sentence(&refusal);
+                let reason = refusal.reason.as_str();
+                self.observer.refused(Refused { source, reason, sentence: &sentence }, now);
             }
         }
     }
@@ -330,15 +336,14 @@ async fn sleep_for(wait: Option<Duration>) {
     }
 }
 
-fn log_pipeline_refusal(feed: &mut Feed, source: &str, reason: count::Reason, now: Timestamp) {
-    let Some(count) = feed.said.admit(reason.as_str(), now) else { return };
-    let (name, reason) = (feed.name(), reason.as_str());
-    tracing::info!(source = name, event.source = source, reason, count, "message left out");
+/// Why a whole message was left out after it was read.
+pub fn sentence(refusal: &Refusal) -> String {
+    format!("the message of {} at {} was left out", refusal.source, refusal.at)
 }
 
-fn log_too_slow(sampler: &Sampler, place: usize, slow: &cadence::TooSlow) {
-    let route = sampler.routes().iter().find(|(id, _)| id.0 == place).map(|(_, route)| route);
-    let Some(route) = route else { return };
+/// Tells an operator that a trigger can never fire, and with which numbers it could.
+pub fn log_too_slow(routes: &Routes, route: RouteId, slow: &cadence::TooSlow) {
+    let Some(route) = routes.get(route) else { return };
     let expect = route.expect();
     tracing::warn!(
         route = route.kind().as_str(),

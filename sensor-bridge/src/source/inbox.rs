@@ -114,6 +114,14 @@ enum Taken {
 }
 
 impl Lane {
+    /// Whether it would soon drop messages: a replay waits then, a transport never asks.
+    pub fn is_half_full(&self) -> bool {
+        let lanes = self.shared.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        lanes.get(self.index).is_some_and(|lane| {
+            lane.messages.len() > LANE_MESSAGES / 2 || lane.bytes > LANE_BYTES / 2
+        })
+    }
+
     /// Puts a message in; what no longer fits goes, the oldest first. Never waits.
     pub fn send(&self, message: Received) -> Sent {
         let mut overrun = 0;
