@@ -43,6 +43,12 @@ fn reads_the_golden_event_and_prints_it_as_sent() {
 }
 
 #[test]
+fn the_digest_is_the_one_that_receipts_of_earlier_versions_hold() {
+    let digest = Event::parse(GOLDEN.as_bytes()).unwrap().digest();
+    assert_eq!(digest.to_hex(), "318aacec135425a2d2dd146d142f819399b07b6392aac15d0b3505c5c9060b75");
+}
+
+#[test]
 fn every_fault_names_its_field() {
     let cases = [
         (with("extra", "1"), "unknown field \"extra\""),

@@ -80,6 +80,14 @@ fn a_token_goes_on_with_the_same_filters_only() {
 }
 
 #[test]
+fn a_token_of_an_earlier_service_is_still_read() {
+    let cursor = Cursor { status_millis: 1_777_636_800_123, sequence: 42 };
+    let token = "010000019de368f67b000000000000002ab4301e01d74cfb81";
+    assert_eq!(parse("contextId=c").token_after(cursor).as_str(), token);
+    assert_eq!(parse(&format!("contextId=c&pageToken={token}")).after, Some(cursor));
+}
+
+#[test]
 fn a_token_of_another_version_or_length_is_malformed() {
     let token = parse("").token_after(Cursor { status_millis: 1, sequence: 2 }).into_string();
     assert!(ListTasks::parse(&format!("pageToken={token}")).is_ok());

@@ -53,6 +53,12 @@ fn reads_the_golden_message() {
 }
 
 #[test]
+fn the_digest_is_the_one_that_receipts_of_earlier_versions_hold() {
+    let digest = parse(include_str!("../../../fixtures/send.json")).digest();
+    assert_eq!(digest.to_hex(), "5310b150586fe17992b6106794cadd0fb22d055c2b8b675d365a6f11ff4e8415");
+}
+
+#[test]
 fn proto_json_forms_mean_the_same_message() {
     let plain = parse(include_str!("../../../fixtures/send.json"));
     let other = parse(include_str!("../../../fixtures/send-protojson.json"));
