@@ -15,6 +15,9 @@ use super::error::{Error, Result};
 /// The database's file name.
 pub(super) const DATABASE: &str = "state.db";
 
+/// What SQLite keeps beside it; left by a process that died.
+const JOURNALS: [&str; 2] = ["state.db-wal", "state.db-shm"];
+
 const LOCK: &str = "service.lock";
 const MEMORY: &str = "memory";
 const FOLDER_MODE: u32 = 0o700;
@@ -47,6 +50,12 @@ impl Directory {
         folder(&path.join(MEMORY))?;
         // SQLite gives its journal files the mode of the database, so it has to exist before.
         file(&path.join(DATABASE))?;
+        for journal in JOURNALS {
+            let journal = path.join(journal);
+            if journal.exists() {
+                file(&journal)?;
+            }
+        }
         sync(path)?;
         Ok(Self { path: path.to_owned(), _lock: lock })
     }
@@ -83,14 +92,23 @@ pub fn left_beside(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// Makes a folder with mode 0700, or corrects the mode of one that is there.
+///
+/// The names of new folders are on stable storage when it returns: a power cut must not take the
+/// directory away around the state in it.
 fn folder(path: &Path) -> Result<()> {
     let failed = |doing| move |source| Error::File { doing, path: path.to_owned(), source };
+    let new: Vec<&Path> = path.ancestors().take_while(|ancestor| !ancestor.exists()).collect();
     DirBuilder::new()
         .recursive(true)
         .mode(FOLDER_MODE)
         .create(path)
         .map_err(failed("create the directory"))?;
-    set_mode(path, FOLDER_MODE).map_err(failed("set the mode of"))
+    set_mode(path, FOLDER_MODE).map_err(failed("set the mode of"))?;
+    for parent in new.iter().filter_map(|folder| folder.parent()) {
+        // The parent of a relative name is empty.
+        sync(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })?;
+    }
+    Ok(())
 }
 
 /// Opens a file with mode 0600, or corrects the mode of one that is there.
