@@ -14,6 +14,7 @@ CREATE TABLE tasks (
   context_id     TEXT NOT NULL,
   state          INTEGER NOT NULL,                  -- TaskState of A2A, by its number in the proto
   status_millis  INTEGER NOT NULL,                  -- since 1970, UTC
+  change         INTEGER NOT NULL UNIQUE,           -- the place of that status among all changes of status
   created_millis INTEGER NOT NULL,
   expires_millis INTEGER,                           -- a queued task of an event ends REJECTED then
   generation     INTEGER NOT NULL DEFAULT 1,        -- grows with each change of state (A2A 1.1)
@@ -25,7 +26,6 @@ CREATE TABLE tasks (
 ) STRICT;
 
 -- Each index below serves one question, so that no answer costs more when more is retained.
-CREATE INDEX tasks_by_status ON tasks (status_millis DESC, sequence DESC);
 CREATE INDEX tasks_queued    ON tasks (sequence)       WHERE state = 1;
 CREATE INDEX tasks_working   ON tasks (sequence)       WHERE state = 2;
 CREATE INDEX tasks_ended     ON tasks (sequence)       WHERE state IN (3, 4, 5, 7);

@@ -1,11 +1,10 @@
 //! The worker: one task at a time, in the order of submission.
 //!
 //! ```text
-//! wait ─▶ claim ─▶ run ─▶ end ─▶ release ─┐
-//!   ▲                 ├─ timeout ── end FAILED, stop, wait for the runner ─┤
-//!   │                 ├─ cancel ─── (ended by the writer) stop, wait ──────┤
-//!   │                 └─ grace over  end FAILED "inspect", stop, wait ─────┤
-//!   └──────────────────────────────────────────────────────────────────────┘
+//! wait ─▶ claim ─▶ run ─▶ returned: end, give back and claim the next in one commit
+//!                   ├─ cancelled    the end is recorded; stop, wait for the runner, go on
+//!                   ├─ timeout      end FAILED; stop, wait for the runner, go on
+//!                   └─ grace over   end FAILED "inspect"; stop, wait for the runner, leave
 //! ```
 //!
 //! An end is recorded at once; the next task is claimed only after the runner has returned, so that two
@@ -15,10 +14,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent_core::task::Ending;
-use service_kit::clock::Clock;
+use service_kit::{Clock, Tasks};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
-use tracing::{Instrument, debug, info, info_span, warn};
+use tracing::{Instrument, debug, error, info, info_span, warn};
 
 use crate::refusal::Refusal;
 use crate::runner::{Outcome, Runner};
@@ -30,7 +30,10 @@ use crate::store::{Claim, Store};
 /// within a second.
 const EXPIRY_CHECK: Duration = Duration::from_millis(250);
 
-/// Runs tasks until it is told to stop.
+/// How long a runner that was told to stop may still take after a hard stop.
+const HARD_STOP_WAIT: Duration = Duration::from_secs(2);
+
+/// Runs tasks until the program stops.
 pub struct Worker {
     /// The queue.
     pub store: Store,
@@ -38,12 +41,14 @@ pub struct Worker {
     pub runner: Arc<dyn Runner>,
     /// The service's clocks.
     pub clock: Clock,
+    /// The program's tasks: a soft stop begins the grace, a hard stop ends it.
+    pub tasks: Tasks,
     /// How long one task may run, 1 to 3600 s.
     pub task_timeout: Duration,
-    /// No task is claimed after this.
-    pub stopping: CancellationToken,
-    /// The running task has had its grace: it is recorded as interrupted, and stopped.
-    pub grace_over: CancellationToken,
+    /// How long the running task may still run after a soft stop, 0 to 25 s.
+    pub grace: Duration,
+    /// Cancelled by the worker when no task will end any more, so that nobody waits for one.
+    pub closed: CancellationToken,
 }
 
 impl std::fmt::Debug for Worker {
@@ -52,7 +57,7 @@ impl std::fmt::Debug for Worker {
     }
 }
 
-/// Why a runner was told to stop.
+/// Why a runner is told to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stop {
     /// A client cancelled the task, or the storage failed; the end is recorded, or cannot be.
@@ -60,28 +65,36 @@ enum Stop {
     /// It outlived its timeout.
     Timeout,
     /// The service stops.
-    Grace,
+    Stopping,
 }
 
 impl Worker {
-    /// Runs tasks until `stopping`, and the one that runs then to its end or to the end of the grace.
+    /// Runs tasks until a stop is requested, and the one that runs then to its end or to the end of
+    /// its grace; closes the runner. Returns early when the storage fails: nothing can be claimed then.
     ///
-    /// Returns early when the storage fails: nothing can be claimed then.
+    /// It must not be dropped half-way but with the process.
     pub async fn run(self) {
-        while !self.stopping.is_cancelled() {
-            match self.store.claim(self.clock.now()).await {
-                Ok(Some(claim)) => {
-                    let span = info_span!("task", task.id = %claim.task());
-                    if self.work(claim).instrument(span).await.is_err() {
-                        return;
-                    }
-                }
-                Ok(None) => tokio::select! {
-                    // A wake-up that came after the claim is kept, so none is lost.
-                    () = self.store.woken() => {}
-                    () = self.stopping.cancelled() => {}
-                    () = self.store.failed() => return,
+        let queue = async {
+            self.queue().await;
+            self.closed.cancel();
+        };
+        tokio::join!(queue, expire(&self.store, &self.clock, &self.closed));
+        self.runner.close().await;
+    }
+
+    async fn queue(&self) {
+        let mut next = None;
+        loop {
+            let claim = match next.take() {
+                Some(claim) => claim,
+                None => match self.wait_for_task().await {
+                    Some(claim) => claim,
+                    None => return,
                 },
+            };
+            let span = info_span!("task", task.id = %claim.task());
+            match self.work(claim).instrument(span).await {
+                Ok(claim) => next = claim,
                 Err(refusal) => {
                     debug!(%refusal, "the worker ends");
                     return;
@@ -90,66 +103,146 @@ impl Worker {
         }
     }
 
-    async fn work(&self, claim: Claim) -> Result<(), Refusal> {
+    /// The next task; none when the service stops or the storage has failed.
+    async fn wait_for_task(&self) -> Option<Claim> {
+        while !self.tasks.soft_stop().is_cancelled() {
+            match self.store.claim(self.clock.now()).await {
+                Ok(Some(claim)) => return Some(claim),
+                Ok(None) => tokio::select! {
+                    // A wake-up that came after the claim is kept, so none is lost.
+                    () = self.store.woken() => {}
+                    () = self.tasks.soft_stop().cancelled() => {}
+                    () = self.store.failed() => return None,
+                },
+                Err(refusal) => {
+                    debug!(%refusal, "the worker ends");
+                    return None;
+                }
+            }
+        }
+        None
+    }
+
+    /// Runs one task, and claims the next.
+    async fn work(&self, claim: Claim) -> Result<Option<Claim>, Refusal> {
         let started = self.clock.uptime();
         let deadline = Instant::now() + self.task_timeout;
         info!("task started");
-        let stop = CancellationToken::new();
-        let mut run = self.runner.run(claim.job(deadline), stop.clone());
         let told = claim.stop();
-        let outcome: Result<Outcome, Stop> = tokio::select! {
+        let stop = told.child_token();
+        let mut run = self.start(&claim, deadline, stop.clone());
+        let outcome = tokio::select! {
             biased;
-            () = told.cancelled() => Err(Stop::Told),
             outcome = &mut run => Ok(outcome),
+            () = told.cancelled() => Err(Stop::Told),
             () = sleep_until(deadline) => Err(Stop::Timeout),
-            () = self.grace_over.cancelled() => Err(Stop::Grace),
+            () = self.grace_over() => Err(Stop::Stopping),
         };
-        let ended = match outcome {
-            Ok(outcome) => self.end(&claim, ending(outcome)).await,
+        let ending = match outcome {
+            Ok(outcome) => Some(ending(outcome)),
             Err(why) => {
                 stop.cancel();
-                let ended = match why {
-                    Stop::Told => Ok(()),
-                    Stop::Timeout => {
-                        let timeout = Ending::timed_out(self.task_timeout.as_secs());
-                        self.end(&claim, timeout).await
-                    }
-                    Stop::Grace => self.end(&claim, Ending::interrupted()).await,
-                };
                 // Its late result is dropped; only its return counts.
-                drop(run.await);
-                ended
+                let (recorded, ()) = tokio::join!(self.record(&claim, why), self.returned(run));
+                recorded?;
+                None
             }
         };
-        let duration_ms = u64::try_from(self.clock.uptime().saturating_sub(started).as_millis())
-            .unwrap_or(u64::MAX);
+        let ran = self.clock.uptime().saturating_sub(started);
+        let duration_ms = u64::try_from(ran.as_millis()).unwrap_or(u64::MAX);
         info!(duration_ms, "the runner returned");
-        self.store.release(&claim).await?;
-        ended
+        self.go_on(&claim, ending).await
     }
 
-    async fn end(&self, claim: &Claim, ending: Ending) -> Result<(), Refusal> {
+    /// Runs the task beside the worker, which so survives a panic in it.
+    fn start(
+        &self,
+        claim: &Claim,
+        deadline: Instant,
+        stop: CancellationToken,
+    ) -> JoinHandle<Outcome> {
+        let runner = Arc::clone(&self.runner);
+        let job = claim.job(deadline);
+        self.tasks.spawn(async move { runner.run(job, stop).await })
+    }
+
+    async fn grace_over(&self) {
+        self.tasks.soft_stop().cancelled().await;
+        tokio::select! {
+            () = sleep(self.grace) => {}
+            () = self.tasks.hard_stop().cancelled() => {}
+        }
+    }
+
+    /// Records the end of a task whose runner has not returned.
+    async fn record(&self, claim: &Claim, why: Stop) -> Result<(), Refusal> {
+        let ending = match why {
+            Stop::Told => return Ok(()),
+            Stop::Timeout => Ending::timed_out(self.task_timeout.as_secs()),
+            Stop::Stopping => Ending::interrupted(),
+        };
         let state = ending.state();
-        if self.store.end(claim, ending, self.clock.now()).await? {
-            info!(task.state = %state, "task ended");
-        } else {
-            info!(task.state = %state, "a late result is dropped: the task had ended before");
+        let recorded = self.store.end(claim, ending, self.clock.now()).await?;
+        log_end(state, recorded);
+        if why == Stop::Stopping {
+            self.closed.cancel();
         }
         Ok(())
     }
-}
 
-fn ending(outcome: Outcome) -> Ending {
-    match outcome {
-        Ok(text) => Ending::Completed(text),
-        Err(failure) => Ending::Failed(failure.text),
+    /// Waits until nothing of a task acts any more.
+    async fn returned(&self, mut run: JoinHandle<Outcome>) {
+        let too_long = async {
+            self.tasks.hard_stop().cancelled().await;
+            sleep(HARD_STOP_WAIT).await;
+        };
+        tokio::select! {
+            late = &mut run => drop(late),
+            () = too_long => {
+                warn!("the runner is left behind: it did not return after a hard stop");
+                run.abort();
+            }
+        }
+    }
+
+    async fn go_on(&self, claim: &Claim, ending: Option<Ending>) -> Result<Option<Claim>, Refusal> {
+        let state = ending.as_ref().map(Ending::state);
+        let now = self.clock.now();
+        let (recorded, next) = if self.tasks.soft_stop().is_cancelled() {
+            (self.store.give_back(claim, ending, now).await?, None)
+        } else {
+            self.store.go_on(claim, ending, now).await?
+        };
+        if let Some(state) = state {
+            log_end(state, recorded);
+        }
+        Ok(next)
     }
 }
 
-/// Ends queued tasks whose observations have become stale, until `stopping`.
+fn ending(returned: Result<Outcome, tokio::task::JoinError>) -> Ending {
+    match returned {
+        Ok(Ok(text)) => Ending::Completed(text),
+        Ok(Err(failure)) => Ending::Failed(failure.text),
+        Err(error) => {
+            error!(%error, "the runner broke off");
+            Ending::broken_off()
+        }
+    }
+}
+
+fn log_end(state: agent_wire::a2a::task::TaskState, recorded: bool) {
+    if recorded {
+        info!(task.state = %state, "task ended");
+    } else {
+        info!(task.state = %state, "a late result is dropped: the task had ended before");
+    }
+}
+
+/// Ends queued tasks whose observations have become stale, until `closed`.
 ///
-/// It runs beside the worker: a long task must not keep a stale one in the queue.
-pub async fn expire(store: Store, clock: Clock, stopping: CancellationToken) {
+/// It runs beside the queue: a long task must not keep a stale one in it.
+async fn expire(store: &Store, clock: &Clock, closed: &CancellationToken) {
     let mut next = store.next_expiry();
     loop {
         let due = *next.borrow_and_update();
@@ -161,7 +254,7 @@ pub async fn expire(store: Store, clock: Clock, stopping: CancellationToken) {
             }
         };
         tokio::select! {
-            () = stopping.cancelled() => return,
+            () = closed.cancelled() => return,
             () = store.failed() => return,
             changed = next.changed() => if changed.is_err() { return },
             () = wait => if due.is_some_and(|at| at <= clock.now())

@@ -54,6 +54,15 @@ impl Ending {
         Self::Failed(INSPECT.to_owned())
     }
 
+    /// The ending of a task whose runner broke off without an answer, which is a fault of this program.
+    pub fn broken_off() -> Self {
+        Self::Failed(
+            "the runner broke off because of a fault in the service: effects may have completed; \
+             inspect before retrying"
+                .to_owned(),
+        )
+    }
+
     /// The state on the wire.
     pub fn state(&self) -> TaskState {
         match self {

@@ -15,10 +15,11 @@ use agent_wire::event::{Event, EventAnswer, Reason};
 use agent_wire::value::{ContextId, TaskId};
 use jiff::Timestamp;
 use sqlx::SqliteConnection;
+use tokio_util::sync::CancellationToken;
 
 use super::error::Result;
 use super::row::Claimed;
-use super::tasks::{self, New, Place};
+use super::tasks::{self, Moment, New, Place};
 use super::{read, receipts, triggers};
 use crate::refusal::Refusal;
 
@@ -40,13 +41,60 @@ impl Limits {
 }
 
 /// What the writer counts, so that no change has to.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) struct Book {
     pub(super) pending: u32,
     pub(super) retained: u32,
     pub(super) receipts: usize,
-    /// The task that a worker holds: its row stays until the worker has returned.
-    pub(super) held: Option<i64>,
+    /// The place of the last change of status.
+    pub(super) last_change: i64,
+    pub(super) held: Option<Held>,
+}
+
+impl Book {
+    /// A new change of status.
+    fn moment(&mut self, now: Timestamp) -> Moment {
+        self.last_change = self.last_change.saturating_add(1);
+        Moment { now, change: self.last_change }
+    }
+
+    /// The stop of a task, if a worker holds it.
+    fn stop_of(&self, sequence: i64) -> Option<CancellationToken> {
+        let held = self.held.as_ref().filter(|held| held.sequence == sequence);
+        held.map(|held| held.stop.clone())
+    }
+}
+
+/// The task that a worker holds: its row stays until the worker has returned.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) sequence: i64,
+    pub(super) stop: CancellationToken,
+}
+
+/// A task that was handed to the worker.
+#[derive(Debug)]
+pub(super) struct Handed {
+    pub(super) place: Place,
+    pub(super) claimed: Claimed,
+    /// Cancelled when the task was cancelled, or when the storage failed.
+    pub(super) stop: CancellationToken,
+}
+
+/// A task whose worker has returned.
+#[derive(Debug)]
+pub(super) struct Returned {
+    pub(super) place: Place,
+    /// How it ended; none when that is recorded already.
+    pub(super) ending: Option<Ending>,
+}
+
+/// What a turn of the worker came to.
+#[derive(Debug)]
+pub(super) struct Turned {
+    /// Whether the ending of the task before was recorded; false when it had ended before.
+    pub(super) recorded: bool,
+    pub(super) next: Option<Box<Handed>>,
 }
 
 /// What becomes public when the transaction is committed.
@@ -57,8 +105,7 @@ pub(super) struct Effects {
     pub(super) queued: Vec<TaskId>,
     pub(super) removed: Vec<TaskId>,
     pub(super) ended: Vec<(TaskId, Option<Task>)>,
-    pub(super) stop: Vec<TaskId>,
-    pub(super) released: bool,
+    pub(super) stop: Vec<CancellationToken>,
     /// Whether the next expiry may have moved.
     pub(super) expiry: bool,
 }
@@ -185,27 +232,45 @@ impl Step<'_> {
             Cancel::Now => {
                 let place = Place { sequence, id: id.clone() };
                 self.end(&place, &Ending::Canceled, message_id, now).await?;
-                self.effects.stop.push(id.clone());
+                self.effects.stop.extend(self.book.stop_of(sequence));
             }
         }
         Ok(Ok(read::task_inside(self.connection, id).await?))
     }
 
+    /// Takes a task back from the worker, and records how it ended; true unless it had ended before.
+    pub(super) async fn take_back(
+        &mut self,
+        returned: &Returned,
+        result_id: &str,
+        now: Timestamp,
+    ) -> Result<bool> {
+        if self.book.stop_of(returned.place.sequence).is_some() {
+            self.book.held = None;
+        }
+        match &returned.ending {
+            Some(ending) => self.end(&returned.place, ending, result_id, now).await,
+            None => Ok(false),
+        }
+    }
+
     /// Hands the next task to the worker; ends those first that have expired.
-    pub(super) async fn claim(
+    pub(super) async fn hand_out(
         &mut self,
         mut new_id: impl FnMut() -> String,
         now: Timestamp,
-    ) -> Result<Option<(Place, Claimed)>> {
+    ) -> Result<Option<Box<Handed>>> {
         while self.expire(&mut new_id, now).await? {}
         let Some((sequence, claimed)) = tasks::next(self.connection).await? else {
             return Ok(None);
         };
-        tasks::claim(self.connection, sequence, now).await?;
-        self.book.held = Some(sequence);
+        tasks::claim(self.connection, sequence, self.book.moment(now)).await?;
         self.effects.expiry = true;
+        // Known here before the worker has it: a cancel in the same transaction must reach it.
+        let stop = CancellationToken::new();
+        self.book.held = Some(Held { sequence, stop: stop.clone() });
         let place = Place { sequence, id: claimed.task.clone() };
-        Ok(Some((place, claimed)))
+        Ok(Some(Box::new(Handed { place, claimed, stop })))
     }
 
     /// Ends the queued tasks that have expired; true when there may be more.
@@ -229,7 +294,8 @@ impl Step<'_> {
         result_id: &str,
         now: Timestamp,
     ) -> Result<bool> {
-        if !tasks::end(self.connection, place.sequence, ending, result_id, now).await? {
+        let at = self.book.moment(now);
+        if !tasks::end(self.connection, place.sequence, ending, result_id, at).await? {
             return Ok(false);
         }
         self.book.pending = self.book.pending.saturating_sub(1);
@@ -243,14 +309,6 @@ impl Step<'_> {
         Ok(true)
     }
 
-    /// Notes that the worker has returned from a task.
-    pub(super) fn release(&mut self, place: &Place) {
-        if self.book.held == Some(place.sequence) {
-            self.book.held = None;
-            self.effects.released = true;
-        }
-    }
-
     async fn seen(&mut self, key: &Key, content: Digest) -> Result<Seen> {
         let filed = receipts::find(self.connection, key).await?;
         let retained = match filed.as_ref().map(|receipt| &receipt.answer) {
@@ -261,7 +319,8 @@ impl Step<'_> {
     }
 
     async fn make_room(&mut self) -> Result<Decision<()>> {
-        let Book { pending, retained, held, .. } = *self.book;
+        let Book { pending, retained, .. } = *self.book;
+        let held = self.book.held.as_ref().map(|held| held.sequence);
         // Only a full store asks for the oldest: the usual path needs no look-up.
         let oldest = if retained < self.limits.max_tasks {
             None
@@ -293,7 +352,8 @@ impl Step<'_> {
         new: &New<'_>,
         now: Timestamp,
     ) -> Result<()> {
-        tasks::insert(self.connection, id, context, new, now).await?;
+        let at = self.book.moment(now);
+        tasks::insert(self.connection, id, context, new, at).await?;
         self.book.pending = self.book.pending.saturating_add(1);
         self.book.retained = self.book.retained.saturating_add(1);
         self.effects.queued.push(id.clone());

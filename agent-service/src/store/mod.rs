@@ -41,10 +41,10 @@ pub use self::directory::{left_beside, under_root};
 pub use self::error::Error;
 pub use self::writer::Writer;
 
-use self::change::{Taken, answer_of, refusal};
+use self::change::{Handed, Returned, Taken, Turned, answer_of, refusal};
 use self::directory::Directory;
 use self::shared::{Mirror, Shared};
-use self::writer::{Change, Handed, Reply};
+use self::writer::{Change, Next, Reply};
 use crate::refusal::{Refusal, TaskPage};
 use crate::waiters::Told;
 
@@ -211,10 +211,45 @@ impl Store {
 
     /// Hands out the next task.
     pub(crate) async fn claim(&self, now: Timestamp) -> Result<Option<Claim>, Refusal> {
-        Ok(self.change(|reply| Change::Claim { now, reply }).await?.map(Claim))
+        Ok(self.turn(None, Next::Take, now).await?.next.map(Claim))
     }
 
-    /// Ends a claimed task; false when it had ended before, and then nothing changes.
+    /// Takes a task back whose runner has returned: nothing of it acts any more.
+    ///
+    /// `ending` is how it ended, or none when that is recorded already. False when it had ended before.
+    pub(crate) async fn give_back(
+        &self,
+        claim: &Claim,
+        ending: Option<Ending>,
+        now: Timestamp,
+    ) -> Result<bool, Refusal> {
+        Ok(self.turn(Some((claim, ending)), Next::Leave, now).await?.recorded)
+    }
+
+    /// Takes a task back and hands out the next one, in one commit.
+    pub(crate) async fn go_on(
+        &self,
+        claim: &Claim,
+        ending: Option<Ending>,
+        now: Timestamp,
+    ) -> Result<(bool, Option<Claim>), Refusal> {
+        let Turned { recorded, next } = self.turn(Some((claim, ending)), Next::Take, now).await?;
+        Ok((recorded, next.map(Claim)))
+    }
+
+    async fn turn(
+        &self,
+        returned: Option<(&Claim, Option<Ending>)>,
+        next: Next,
+        now: Timestamp,
+    ) -> Result<Turned, Refusal> {
+        let returned =
+            returned.map(|(claim, ending)| Returned { place: claim.0.place.clone(), ending });
+        self.change(|reply| Change::Turn { returned, next, now, reply }).await
+    }
+
+    /// Ends a claimed task whose runner has not returned yet; false when it had ended before, and then
+    /// nothing changes.
     pub(crate) async fn end(
         &self,
         claim: &Claim,
@@ -223,13 +258,6 @@ impl Store {
     ) -> Result<bool, Refusal> {
         let place = claim.0.place.clone();
         self.change(|reply| Change::End { place, ending, now, reply }).await
-    }
-
-    /// Notes that nothing of a claimed task acts any more.
-    pub(crate) async fn release(&self, claim: &Claim) -> Result<(), Refusal> {
-        self.shared.set_running(None);
-        let place = claim.0.place.clone();
-        self.change(|reply| Change::Release { place, reply }).await
     }
 
     /// Ends the queued tasks whose observations are too old by now.

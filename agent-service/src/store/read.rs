@@ -16,16 +16,15 @@ const ONE: &str = "SELECT t.id, t.context_id, t.state, t.status_millis, \
   FROM tasks t JOIN inputs i USING (sequence) LEFT JOIN results r USING (sequence) WHERE t.id = ?1";
 
 /// Columns that an answer does not show are not read: a page of artifacts is megabytes.
-const PAGE: &str = "SELECT t.sequence, t.id, t.context_id, t.state, t.status_millis, \
-  iif(?7, i.message_id, NULL) AS message_id, iif(?7, i.parts, NULL) AS parts, \
-  iif(?7, i.metadata, NULL) AS metadata, iif(?7, i.event, NULL) AS event, \
-  iif(?7, i.instructions, NULL) AS instructions, \
-  r.id AS result_id, iif(?8 OR t.state <> 3, r.text, NULL) AS result_text \
+const PAGE: &str = "SELECT t.change, t.id, t.context_id, t.state, t.status_millis, \
+  iif(?6, i.message_id, NULL) AS message_id, iif(?6, i.parts, NULL) AS parts, \
+  iif(?6, i.metadata, NULL) AS metadata, iif(?6, i.event, NULL) AS event, \
+  iif(?6, i.instructions, NULL) AS instructions, \
+  r.id AS result_id, iif(?7 OR t.state <> 3, r.text, NULL) AS result_text \
   FROM tasks t JOIN inputs i USING (sequence) LEFT JOIN results r USING (sequence) \
   WHERE (?1 IS NULL OR t.context_id = ?1) AND (?2 IS NULL OR t.state = ?2) \
   AND (?3 IS NULL OR t.status_millis >= ?3) \
-  AND (?4 IS NULL OR (t.status_millis, t.sequence) < (?4, ?5)) \
-  ORDER BY t.status_millis DESC, t.sequence DESC LIMIT ?6";
+  AND (?4 IS NULL OR t.change < ?4) ORDER BY t.change DESC LIMIT ?5";
 
 const TOTAL: &str = "SELECT count(*) FROM tasks t \
   WHERE (?1 IS NULL OR t.context_id = ?1) AND (?2 IS NULL OR t.state = ?2) \
@@ -70,7 +69,6 @@ pub(super) async fn page(pool: &SqlitePool, list: &ListTasks) -> Result<TaskPage
         .bind(list.context_id.as_deref())
         .bind(status)
         .bind(after)
-        .bind(list.after.map(|cursor| cursor.status_millis))
         .bind(list.after.map(|cursor| cursor.sequence))
         .bind(limit)
         .bind(with_history)
@@ -94,7 +92,7 @@ pub(super) async fn page(pool: &SqlitePool, list: &ListTasks) -> Result<TaskPage
 
 fn listed(row: &sqlx::sqlite::SqliteRow) -> Result<Listed> {
     let cursor =
-        Cursor { status_millis: get(row, "status_millis")?, sequence: get(row, "sequence")? };
+        Cursor { status_millis: get(row, "status_millis")?, sequence: get(row, "change")? };
     Ok(Listed { task: row::task(row)?, cursor })
 }
 

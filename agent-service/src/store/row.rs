@@ -84,7 +84,7 @@ fn input(row: &SqliteRow, id: &TaskId) -> Result<Input> {
     })
 }
 
-/// A job, as the worker claims it; see [`super::tasks::CLAIMED`] for the columns.
+/// A job, as the worker claims it; see `NEXT` in [`super::tasks`] for the columns.
 #[derive(Debug)]
 pub(super) struct Claimed {
     /// The task.

@@ -12,7 +12,6 @@ use agent_wire::canonical::Digest;
 use agent_wire::value::TaskId;
 use jiff::Timestamp;
 use tokio::sync::{Notify, watch};
-use tokio_util::sync::CancellationToken;
 
 use crate::waiters::Waiters;
 
@@ -21,13 +20,6 @@ use crate::waiters::Waiters;
 pub(super) struct Mirror {
     pub(super) receipts: BTreeMap<Key, Receipt>,
     pub(super) retained: BTreeSet<TaskId>,
-}
-
-/// The task that a worker holds, and how to tell it to stop.
-#[derive(Debug, Clone)]
-pub(super) struct Running {
-    pub(super) task: TaskId,
-    pub(super) stop: CancellationToken,
 }
 
 /// Counters since the start, for tests and metrics.
@@ -41,9 +33,8 @@ pub(super) struct Counters {
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) mirror: Mutex<Mirror>,
-    pub(super) running: Mutex<Option<Running>>,
     pub(super) waiters: Waiters,
-    /// A task was queued, or the worker may go on.
+    /// A task was queued.
     pub(super) wake: Notify,
     /// When the next queued task expires, by the wall clock.
     pub(super) next_expiry: watch::Sender<Option<Timestamp>>,
@@ -56,7 +47,6 @@ impl Shared {
     pub(super) fn new(mirror: Mirror, next_expiry: Option<Timestamp>) -> Self {
         Self {
             mirror: Mutex::new(mirror),
-            running: Mutex::new(None),
             waiters: Waiters::default(),
             wake: Notify::new(),
             next_expiry: watch::Sender::new(next_expiry),
@@ -69,28 +59,6 @@ impl Shared {
     pub(super) fn seen(&self, key: &Key, content: Digest) -> Seen {
         let mirror = self.mirror.lock().unwrap_or_else(PoisonError::into_inner);
         receipt::judge(mirror.receipts.get(key), content, |task| mirror.retained.contains(task))
-    }
-
-    /// Tells the worker to stop if it holds this task.
-    pub(super) fn stop(&self, task: &TaskId) {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(running) = running.as_ref().filter(|running| running.task == *task) {
-            running.stop.cancel();
-        }
-    }
-
-    /// Notes which task the worker holds now.
-    pub(super) fn set_running(&self, running: Option<Running>) {
-        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = running;
-    }
-
-    /// Marks the storage as failed, and stops the work that runs.
-    pub(super) fn fail(&self) {
-        self.failed.send_replace(true);
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(running) = running.as_ref() {
-            running.stop.cancel();
-        }
     }
 
     pub(super) fn count_commit(&self, changes: u64) {

@@ -12,13 +12,14 @@ use super::error::{Doing, Result};
 use super::row::{self, Claimed, get};
 
 const INSERT: &str = "INSERT INTO tasks \
-  (id, context_id, state, status_millis, created_millis, expires_millis, origin, depth, traceparent) \
-  VALUES (?1, ?2, 1, ?3, ?3, ?4, ?5, ?6, ?7) RETURNING sequence";
+  (id, context_id, state, status_millis, created_millis, expires_millis, origin, depth, traceparent, \
+  change) VALUES (?1, ?2, 1, ?3, ?3, ?4, ?5, ?6, ?7, ?8) RETURNING sequence";
 const INSERT_INPUT: &str = "INSERT INTO inputs \
   (sequence, message_id, parts, metadata, event, instructions) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 const COUNT_PENDING: &str = "SELECT (SELECT count(*) FROM tasks WHERE state = 1) \
   + (SELECT count(*) FROM tasks WHERE state = 2)";
 const COUNT: &str = "SELECT count(*) FROM tasks";
+const LAST_CHANGE: &str = "SELECT coalesce(max(change), 0) FROM tasks";
 const FIND: &str = "SELECT sequence, state FROM tasks WHERE id = ?1";
 const NEXT: &str = "SELECT t.sequence, t.id, t.context_id, t.depth, t.traceparent, \
   i.message_id, i.parts, i.metadata, i.event, i.instructions \
@@ -30,20 +31,21 @@ const NEXT_EXPIRY: &str = "SELECT min(expires_millis) AS millis FROM tasks \
   WHERE state = 1 AND expires_millis IS NOT NULL";
 const OLDEST_ENDED: &str = "SELECT sequence, id FROM tasks \
   WHERE state IN (3, 4, 5, 7) AND sequence <> ?1 ORDER BY sequence LIMIT 1";
-const CLAIM: &str = "UPDATE tasks SET state = 2, status_millis = ?2, generation = generation + 1 \
-  WHERE sequence = ?1 AND state = 1";
-const END: &str = "UPDATE tasks SET state = ?2, status_millis = ?3, generation = generation + 1 \
-  WHERE sequence = ?1 AND state IN (1, 2)";
+const CLAIM: &str = "UPDATE tasks SET state = 2, status_millis = ?2, change = ?3, \
+  generation = generation + 1 WHERE sequence = ?1 AND state = 1";
+const END: &str = "UPDATE tasks SET state = ?2, status_millis = ?3, change = ?4, \
+  generation = generation + 1 WHERE sequence = ?1 AND state IN (1, 2)";
 const INSERT_RESULT: &str = "INSERT INTO results (sequence, id, text) VALUES (?1, ?2, ?3)";
 const DELETE: &str = "DELETE FROM tasks WHERE sequence = ?1";
 
 /// The statements of this module, for the test that prepares each.
 #[cfg(test)]
-pub(super) const STATEMENTS: [&str; 14] = [
+pub(super) const STATEMENTS: [&str; 15] = [
     INSERT,
     INSERT_INPUT,
     COUNT_PENDING,
     COUNT,
+    LAST_CHANGE,
     FIND,
     NEXT,
     WORKING,
@@ -63,6 +65,15 @@ pub(super) struct Place {
     pub(super) id: TaskId,
 }
 
+/// A change of status: when, and its place among all of them.
+///
+/// Listings are ordered by the place: a wall clock that was set back must not bring a task twice.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moment {
+    pub(super) now: Timestamp,
+    pub(super) change: i64,
+}
+
 /// What a new task is made of.
 pub(super) enum New<'a> {
     /// A message of an A2A client.
@@ -77,7 +88,7 @@ pub(super) async fn insert(
     id: &TaskId,
     context: &ContextId,
     new: &New<'_>,
-    now: Timestamp,
+    at: Moment,
 ) -> Result<i64> {
     let (origin, depth, trace, expires) = match new {
         New::Message(message) => ("message", message.depth.get(), message.trace.as_ref(), None),
@@ -88,11 +99,12 @@ pub(super) async fn insert(
     let row = sqlx::query(INSERT)
         .bind(id.as_str())
         .bind(context.as_str())
-        .bind(now.as_millisecond())
+        .bind(at.now.as_millisecond())
         .bind(expires)
         .bind(origin)
         .bind(i64::from(depth))
         .bind(trace.map(agent_wire::value::TraceParent::as_str))
+        .bind(at.change)
         .fetch_one(&mut *connection)
         .await
         .doing("queue a task")?;
@@ -121,6 +133,11 @@ pub(super) async fn insert(
     };
     query.execute(connection).await.doing("store what a task was asked")?;
     Ok(sequence)
+}
+
+/// The place of the last change of status; 0 when there was none.
+pub(super) async fn last_change(connection: &mut SqliteConnection) -> Result<i64> {
+    sqlx::query_scalar(LAST_CHANGE).fetch_one(connection).await.doing("find the last change")
 }
 
 /// How many tasks are pending, and how many are retained in all.
@@ -193,11 +210,12 @@ pub(super) async fn oldest_ended(
 pub(super) async fn claim(
     connection: &mut SqliteConnection,
     sequence: i64,
-    now: Timestamp,
+    at: Moment,
 ) -> Result<()> {
     sqlx::query(CLAIM)
         .bind(sequence)
-        .bind(now.as_millisecond())
+        .bind(at.now.as_millisecond())
+        .bind(at.change)
         .execute(connection)
         .await
         .doing("claim a task")?;
@@ -210,12 +228,13 @@ pub(super) async fn end(
     sequence: i64,
     ending: &Ending,
     result_id: &str,
-    now: Timestamp,
+    at: Moment,
 ) -> Result<bool> {
     let changed = sqlx::query(END)
         .bind(sequence)
         .bind(row::number(ending))
-        .bind(now.as_millisecond())
+        .bind(at.now.as_millisecond())
+        .bind(at.change)
         .execute(&mut *connection)
         .await
         .doing("end a task")?

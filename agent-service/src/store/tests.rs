@@ -233,7 +233,7 @@ async fn the_oldest_terminal_task_that_no_worker_holds_makes_room() {
     assert!(claim.stop().is_cancelled(), "the worker is told");
     let held = submit(store, "fourth").await;
     assert!(matches!(held, Err(Refusal::Exhausted { .. })), "a worker still holds it: {held:?}");
-    store.release(&claim).await.unwrap();
+    store.give_back(&claim, None, NOW).await.unwrap();
     submit(store, "fourth").await.unwrap();
     assert_eq!(state(store, "first").await, None);
     let gone = store.seen_message(&message("first", "first"));
@@ -271,7 +271,7 @@ async fn an_ended_task_has_its_artifact_or_its_status_message() {
         let claim = store.claim(NOW).await.unwrap().unwrap();
         let end = store.await_end(&id(text));
         assert!(store.end(&claim, ending, at(1)).await.unwrap());
-        store.release(&claim).await.unwrap();
+        store.give_back(&claim, None, NOW).await.unwrap();
         let told = end.await.unwrap().unwrap();
         assert_eq!(Some(*told), store.task(&id(text)).await.unwrap());
     }

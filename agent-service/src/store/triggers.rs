@@ -4,6 +4,7 @@ use agent_core::trigger::State;
 use agent_wire::value::{EventType, SourceName};
 use jiff::Timestamp;
 use sqlx::SqliteConnection;
+use sqlx::sqlite::SqliteRow;
 
 use super::error::{Doing, Result};
 use super::row::{get, impossible};
@@ -14,9 +15,33 @@ const WRITE: &str = "INSERT INTO triggers (source, type, sequence, last_nanos, f
   VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (source, type) DO UPDATE SET \
   sequence = excluded.sequence, last_nanos = excluded.last_nanos, fired_nanos = excluded.fired_nanos";
 
+const ALL: &str = "SELECT source, type, sequence, last_nanos, fired_nanos FROM triggers";
+
 /// The statements of this module, for the test that prepares each.
 #[cfg(test)]
-pub(super) const STATEMENTS: [&str; 2] = [READ, WRITE];
+pub(super) const STATEMENTS: [&str; 3] = [READ, WRITE, ALL];
+
+/// Brings the states to what the service's clock allows, as at a start.
+///
+/// A cooldown that a wrong clock put into the future starts again now, not when the next event comes.
+pub(super) async fn correct(connection: &mut SqliteConnection, now: Timestamp) -> Result<()> {
+    let rows =
+        sqlx::query(ALL).fetch_all(&mut *connection).await.doing("read the triggers' states")?;
+    for row in rows {
+        let (source, kind): (String, String) = (get(&row, "source")?, get(&row, "type")?);
+        let name = source.clone();
+        let source = SourceName::new(source)
+            .map_err(|error| impossible("triggers", "source", &name, error))?;
+        let kind =
+            EventType::new(kind).map_err(|error| impossible("triggers", "type", &name, error))?;
+        let before = state(&row, &source)?;
+        let after = before.at(now);
+        if after != before {
+            write(connection, &source, &kind, after).await?;
+        }
+    }
+    Ok(())
+}
 
 /// Reads the state of one trigger; a trigger that never saw anything has the default.
 pub(super) async fn read(
@@ -30,12 +55,15 @@ pub(super) async fn read(
         .fetch_optional(connection)
         .await
         .doing("read a trigger's state")?;
-    let Some(row) = row else { return Ok(State::default()) };
-    let sequence: i64 = get(&row, "sequence")?;
+    row.map_or_else(|| Ok(State::default()), |row| state(&row, source))
+}
+
+fn state(row: &SqliteRow, source: &SourceName) -> Result<State> {
+    let sequence: i64 = get(row, "sequence")?;
     let sequence = u32::try_from(sequence)
         .map_err(|error| impossible("triggers", "sequence", source, error))?;
     let time = |column| -> Result<Option<Timestamp>> {
-        let nanos: Option<i64> = get(&row, column)?;
+        let nanos: Option<i64> = get(row, column)?;
         nanos
             .map(|nanos| {
                 Timestamp::from_nanosecond(i128::from(nanos))

@@ -15,15 +15,14 @@ use agent_wire::value::{ContextId, TaskId};
 use jiff::Timestamp;
 use sqlx::{Connection, SqliteConnection};
 use tokio::sync::{mpsc, oneshot};
-use tokio_util::sync::CancellationToken;
 use tracing::{error, info};
 use uuid::Uuid;
 
-use super::change::{Book, Decision, Effects, EventTaken, Limits, Step, Taken};
+use super::change::{Book, Decision, Effects, EventTaken, Limits, Returned, Step, Taken, Turned};
 use super::error::{Doing, Result, chain};
-use super::row::Claimed;
-use super::shared::{Running, Shared};
-use super::tasks::{self, Place};
+use super::shared::Shared;
+use super::tasks::{self, Moment, Place};
+use super::triggers;
 use crate::refusal::Refusal;
 
 /// How many changes one transaction may hold: enough for all connections, and a bound for the memory
@@ -35,15 +34,6 @@ pub(super) const MAX_WAITING: usize = 600;
 
 /// Where the answer to a change goes.
 pub(super) type Reply<T> = oneshot::Sender<Decision<T>>;
-
-/// A task that was handed to the worker.
-#[derive(Debug)]
-pub(super) struct Handed {
-    pub(super) place: Place,
-    pub(super) claimed: Claimed,
-    /// Cancelled when the task was cancelled, or when the storage failed.
-    pub(super) stop: CancellationToken,
-}
 
 /// A change and where its answer goes.
 #[derive(Debug)]
@@ -60,14 +50,21 @@ pub(super) enum Change {
     Event { event: Box<Event>, id: TaskId, now: Timestamp, reply: Reply<EventTaken> },
     /// A client's request to cancel.
     Cancel { id: TaskId, now: Timestamp, reply: Reply<Option<Task>> },
-    /// The worker asks for the next task.
-    Claim { now: Timestamp, reply: Reply<Option<Box<Handed>>> },
-    /// The worker says how a task ended; false when it had ended before.
+    /// The worker has returned from a task, or takes the next one, or both in one commit.
+    Turn { returned: Option<Returned>, next: Next, now: Timestamp, reply: Reply<Turned> },
+    /// A task ends whose worker has not returned yet; false when it had ended before.
     End { place: Place, ending: Ending, now: Timestamp, reply: Reply<bool> },
-    /// The worker has returned from a task.
-    Release { place: Place, reply: Reply<()> },
     /// The wall clock says that something may have expired.
     Expire { now: Timestamp, reply: Reply<()> },
+}
+
+/// Whether the worker takes another task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// The one that was submitted first.
+    Take,
+    /// None: the service stops.
+    Leave,
 }
 
 /// An answer that waits for the commit.
@@ -110,7 +107,10 @@ impl Writer {
                     error = chain(&error),
                     "the storage failed; the service refuses all work and ends"
                 );
-                self.shared.fail();
+                self.shared.failed.send_replace(true);
+                if let Some(held) = &self.book.held {
+                    held.stop.cancel();
+                }
                 self.refuse_all(batch).await;
                 return;
             }
@@ -148,7 +148,7 @@ impl Writer {
                 effects: &mut effects,
                 awaited: &awaited,
             };
-            answers.push(apply(step, change, &self.shared).await?);
+            answers.push(apply(step, change).await?);
         }
         let expiry =
             if effects.expiry { Some(tasks::next_expiry(&mut transaction).await?) } else { None };
@@ -165,7 +165,7 @@ impl Writer {
     }
 
     fn publish(&self, effects: Effects) {
-        let wake = !effects.queued.is_empty() || effects.released;
+        let wake = !effects.queued.is_empty();
         {
             let mut mirror =
                 self.shared.mirror.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -181,8 +181,8 @@ impl Writer {
         for (id, task) in &effects.ended {
             self.shared.waiters.ended(id, task.as_ref());
         }
-        for task in &effects.stop {
-            self.shared.stop(task);
+        for stop in &effects.stop {
+            stop.cancel();
         }
         if wake {
             self.shared.wake.notify_one();
@@ -191,7 +191,7 @@ impl Writer {
 }
 
 /// Applies one change inside the transaction; the answer is to be given after the commit.
-async fn apply(mut step: Step<'_>, change: Change, shared: &Arc<Shared>) -> Result<Answer> {
+async fn apply(mut step: Step<'_>, change: Change) -> Result<Answer> {
     let new_id = || Uuid::new_v4().to_string();
     Ok(match change {
         Change::Submit { message, id, context, now, reply } => {
@@ -199,28 +199,19 @@ async fn apply(mut step: Step<'_>, change: Change, shared: &Arc<Shared>) -> Resu
         }
         Change::Event { event, id, now, reply } => later(reply, step.event(&event, id, now).await?),
         Change::Cancel { id, now, reply } => later(reply, step.cancel(&id, &new_id(), now).await?),
-        Change::Claim { now, reply } => {
-            let shared = Arc::clone(shared);
-            let handed = step.claim(new_id, now).await?.map(|(place, claimed)| {
-                Box::new(Handed { place, claimed, stop: CancellationToken::new() })
-            });
-            // Known before the worker is: a cancel in the next transaction must find it.
-            let running = handed
-                .as_ref()
-                .map(|handed| Running { task: handed.place.id.clone(), stop: handed.stop.clone() });
-            Box::new(move || {
-                if running.is_some() {
-                    shared.set_running(running);
-                }
-                give(reply, Ok(handed));
-            })
+        Change::Turn { returned, next, now, reply } => {
+            let recorded = match &returned {
+                Some(returned) => step.take_back(returned, &new_id(), now).await?,
+                None => false,
+            };
+            let next = match next {
+                Next::Take => step.hand_out(new_id, now).await?,
+                Next::Leave => None,
+            };
+            later(reply, Ok(Turned { recorded, next }))
         }
         Change::End { place, ending, now, reply } => {
             later(reply, Ok(step.end(&place, &ending, &new_id(), now).await?))
-        }
-        Change::Release { place, reply } => {
-            step.release(&place);
-            later(reply, Ok(()))
         }
         Change::Expire { now, reply } => {
             let more = step.expire(new_id, now).await?;
@@ -245,26 +236,29 @@ fn refuse(change: Change) {
         Change::Submit { reply, .. } => give(reply, Err(Refusal::Internal)),
         Change::Event { reply, .. } => give(reply, Err(Refusal::Internal)),
         Change::Cancel { reply, .. } => give(reply, Err(Refusal::Internal)),
-        Change::Claim { reply, .. } => give(reply, Err(Refusal::Internal)),
+        Change::Turn { reply, .. } => give(reply, Err(Refusal::Internal)),
         Change::End { reply, .. } => give(reply, Err(Refusal::Internal)),
-        Change::Release { reply, .. } | Change::Expire { reply, .. } => {
-            give(reply, Err(Refusal::Internal));
-        }
+        Change::Expire { reply, .. } => give(reply, Err(Refusal::Internal)),
     }
 }
 
-/// Reads the counts, and ends what was working when the process before died.
+/// Reads the counts, ends what was working when the process before died, and sets the triggers right
+/// that a clock ahead of this one has left.
 pub(super) async fn recover(connection: &mut SqliteConnection, now: Timestamp) -> Result<Book> {
     let mut transaction =
         connection.begin_with("BEGIN IMMEDIATE").await.doing("begin a transaction")?;
+    let mut last_change = tasks::last_change(&mut transaction).await?;
     for place in tasks::working(&mut transaction).await? {
         let id = Uuid::new_v4().to_string();
-        tasks::end(&mut transaction, place.sequence, &Ending::interrupted(), &id, now).await?;
+        last_change = last_change.saturating_add(1);
+        let at = Moment { now, change: last_change };
+        tasks::end(&mut transaction, place.sequence, &Ending::interrupted(), &id, at).await?;
         info!(task.id = %place.id, "a task that was working when the service stopped is failed");
     }
+    triggers::correct(&mut transaction, now).await?;
     let (pending, retained) = tasks::counts(&mut transaction).await?;
     transaction.commit().await.doing("commit")?;
-    Ok(Book { pending, retained, receipts: 0, held: None })
+    Ok(Book { pending, retained, receipts: 0, last_change, held: None })
 }
 
 /// The error of a writer that has gone.
