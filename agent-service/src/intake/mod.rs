@@ -1,8 +1,8 @@
 //! The one door to the core: messages and events in, tasks out.
 //!
-//! The order of the checks is the contract's: a receipt is looked up before every limit, then the stop,
-//! then the limiter of events, then the writer, which looks again inside its transaction (two equal
-//! posts may arrive together). The commit is the acknowledgement.
+//! The order of the checks is the contract's: the stop, then the receipt, which is looked up before
+//! every limit, then the limiter of events, then the writer, which looks again inside its transaction
+//! (two equal posts may arrive together). The commit is the acknowledgement.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -44,8 +44,8 @@ pub struct Intake {
 impl Intake {
     /// Opens the door.
     ///
-    /// From `stopping` on nothing new is taken; from `closed` on, which comes when the worker has
-    /// returned, nobody waits for a task any more.
+    /// From `stopping` on nothing new is taken; from `closed` on, which the worker cancels after the
+    /// last end that it records, nobody waits for a task any more.
     pub fn new(
         store: Store,
         clock: Clock,
@@ -56,14 +56,18 @@ impl Intake {
         Self { store, clock, limiter, stopping, closed }
     }
 
+    /// A storage that failed answers nothing any more, not even what it could still read.
+    fn well(&self) -> Result<(), Refusal> {
+        if self.store.has_failed() { Err(Refusal::Internal) } else { Ok(()) }
+    }
+
+    /// Whether anything new is taken.
+    ///
+    /// Once the service stops, a repeated submission is turned down as well: its task may not end here,
+    /// and the same submission finds it after the restart.
     fn open(&self) -> Result<(), Refusal> {
-        if self.store.has_failed() {
-            Err(Refusal::Internal)
-        } else if self.stopping.is_cancelled() {
-            Err(Refusal::STOPPING)
-        } else {
-            Ok(())
-        }
+        self.well()?;
+        if self.stopping.is_cancelled() { Err(Refusal::STOPPING) } else { Ok(()) }
     }
 
     fn limiter(&self) -> std::sync::MutexGuard<'_, TokenBucket> {
@@ -88,10 +92,6 @@ fn task_id() -> Result<TaskId, Refusal> {
 
 impl Backend for Intake {
     async fn submit(&self, message: Submission) -> Result<Task, Refusal> {
-        if self.store.has_failed() {
-            return Err(Refusal::Internal);
-        }
-        // From the signal on a submission gets 503, a repeated one too: what it asks for may not end here.
         self.open()?;
         if let Some(task) = self.store.seen_message(&message)? {
             return self.known(&task).await;
@@ -125,18 +125,22 @@ impl Backend for Intake {
     }
 
     async fn get(&self, id: &TaskId) -> Result<Option<Task>, Refusal> {
+        self.well()?;
         self.store.task(id).await
     }
 
     async fn list(&self, query: &ListTasks) -> Result<TaskPage, Refusal> {
+        self.well()?;
         self.store.page(query).await
     }
 
     async fn cancel(&self, id: &TaskId) -> Result<Task, Refusal> {
+        self.well()?;
         self.store.cancel(id.clone(), self.clock.now()).await
     }
 
     async fn ended(&self, id: &TaskId) -> Result<Task, Refusal> {
+        self.well()?;
         // Registered before the look, so that an end between the two is not missed.
         let end = self.store.await_end(id);
         let task = self.store.task(id).await?.ok_or(Refusal::TaskNotFound)?;
@@ -152,7 +156,7 @@ impl Backend for Intake {
             },
             () = self.store.failed() => Err(Refusal::Internal),
             () = self.closed.cancelled() => {
-                // The worker has returned; what ended last may have ended this one.
+                // What ended last may have been this one.
                 match self.store.task(id).await? {
                     Some(task) if task.status.state.is_terminal() => Ok(task),
                     Some(_) | None => Err(Refusal::STOPPING),
