@@ -33,9 +33,15 @@ use crate::vars::Vars;
 pub struct Loader<'a> {
     prefix: &'a str,
     defaults: Map<String, Value>,
-    files: Vec<PathBuf>,
+    files: Vec<File>,
     vars: Option<&'a Vars>,
     flags: Map<String, Value>,
+}
+
+#[derive(Debug)]
+enum File {
+    Unread(PathBuf),
+    Read(PathBuf, Map<String, Value>),
 }
 
 /// A configuration and where its fields came from.
@@ -43,8 +49,13 @@ pub struct Loader<'a> {
 pub struct Loaded<T> {
     /// The merged whole. Its shape is right; whether its values are is not known yet.
     pub value: T,
-    layers: Vec<Layer>,
+    /// Who set which field.
+    pub origins: Origins,
 }
+
+/// Who set which field of a configuration.
+#[derive(Debug)]
+pub struct Origins(Vec<Layer>);
 
 #[derive(Debug)]
 struct Layer {
@@ -56,6 +67,14 @@ struct Layer {
 enum Source {
     Fixed(Origin),
     Environment(Environment),
+}
+
+/// Reads one file into its fields, as [`Loader::file`] does.
+///
+/// # Errors
+/// One sentence with the file in it.
+pub fn read_file(path: &Path) -> Result<Map<String, Value>, String> {
+    file::read(path)
 }
 
 impl<'a> Loader<'a> {
@@ -74,7 +93,14 @@ impl<'a> Loader<'a> {
     /// A file over the layers before it; the end of its name says which format it has.
     #[must_use]
     pub fn file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.files.push(path.into());
+        self.files.push(File::Unread(path.into()));
+        self
+    }
+
+    /// Fields of a file that the caller has read (see [`read_file`]) and thinned out.
+    #[must_use]
+    pub fn file_fields(mut self, path: impl Into<PathBuf>, fields: Map<String, Value>) -> Self {
+        self.files.push(File::Read(path.into(), fields));
         self
     }
 
@@ -100,8 +126,15 @@ impl<'a> Loader<'a> {
         let mut findings = Findings::new();
         let mut layers = Vec::new();
         layers.push(Layer::fixed(Origin::Defaults, self.defaults));
-        for path in self.files {
-            if let Some(fields) = findings.take(file::read(&path)) {
+        for file in self.files {
+            let (path, fields) = match file {
+                File::Read(path, fields) => (path, Ok(fields)),
+                File::Unread(path) => {
+                    let fields = file::read(&path);
+                    (path, fields)
+                }
+            };
+            if let Some(fields) = findings.take(fields) {
                 layers.push(Layer::fixed(Origin::File(path), fields));
             }
         }
@@ -127,14 +160,31 @@ impl<'a> Loader<'a> {
         let value = merged
             .extract()
             .map_err(|error| Faults::from(format!("the configuration: {error}")))?;
-        Ok(Loaded { value, layers })
+        Ok(Loaded { value, origins: Origins(layers) })
     }
 }
 
 impl<T> Loaded<T> {
+    /// Who set a field: [`Origins::origin`].
+    pub fn origin(&self, path: &FieldPath) -> Origin {
+        self.origins.origin(path)
+    }
+
+    /// What a relative path is relative to: [`Origins::base`].
+    pub fn base(&self, path: &FieldPath) -> PathBuf {
+        self.origins.base(path)
+    }
+
+    /// A sentence on a field that is not right: [`Origins::fault`].
+    pub fn fault(&self, path: &FieldPath, fault: impl std::fmt::Display) -> String {
+        self.origins.fault(path, fault)
+    }
+}
+
+impl Origins {
     /// Who set a field; the defaults if nobody did.
     pub fn origin(&self, path: &FieldPath) -> Origin {
-        let setter = self.layers.iter().rev().find(|layer| decides(&layer.fields, path));
+        let setter = self.0.iter().rev().find(|layer| decides(&layer.fields, path));
         setter.map_or(Origin::Defaults, |layer| layer.origin(path))
     }
 
