@@ -1,5 +1,6 @@
 //! A durable task queue for one agent: A2A 1.0 messages and sensor events in, artifacts out.
 
+pub mod config;
 pub mod http;
 pub mod intake;
 pub mod refusal;
