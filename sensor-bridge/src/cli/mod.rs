@@ -17,11 +17,14 @@ use clap::{Args, Parser, Subcommand};
 use service_kit::{
     Clock, Tasks, Vars,
     output::Output,
+    secret,
     telemetry::{self, Settings},
+    tls,
 };
 
 use crate::{
     config::{self, Config},
+    poster::client,
     replay::{Options, Printer, Replay, Speed},
     serve,
 };
@@ -242,12 +245,12 @@ fn stoppable() -> Result<Tasks, Failed> {
     Ok(tasks)
 }
 
-/// Missing secrets are configuration; everything else failed while running.
+/// Secrets and certificates of no use are configuration; everything else failed while running.
 fn failed(error: anyhow::Error) -> Failed {
-    let secret = error.chain().any(|cause| {
-        cause.is::<service_kit::secret::Error>() || cause.is::<service_kit::tls::Error>()
+    let configuration = error.chain().any(|cause| {
+        cause.is::<client::Error>() || cause.is::<secret::Error>() || cause.is::<tls::Error>()
     });
-    Failed { code: if secret { USAGE } else { FAILED }, error }
+    Failed { code: if configuration { USAGE } else { FAILED }, error }
 }
 
 fn speed(text: &str) -> Result<Speed, String> {

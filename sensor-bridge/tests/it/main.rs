@@ -4,4 +4,10 @@
 #[cfg(test)]
 mod contract;
 #[cfg(test)]
+mod poster;
+#[cfg(test)]
+mod program;
+#[cfg(test)]
+mod service;
+#[cfg(test)]
 mod support;

@@ -1,6 +1,16 @@
 //! What the tests share: waiting for events, and a client.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
+
+use sensor_bridge::{
+    metrics::SourceCounters,
+    source::{
+        Port,
+        inbox::Inbox,
+        listen::{self, Endpoint, Endpoints},
+    },
+};
+use service_kit::{Clock, tls::ServerCertificate};
 
 /// How long anything may take before a test gives up; not a statement about speed.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -25,4 +35,14 @@ pub(crate) async fn until(event: &str, mut condition: impl FnMut() -> bool) {
 pub(crate) fn client() -> reqwest::Client {
     service_kit::tls::install_provider();
     reqwest::Client::new()
+}
+
+/// A listener of the bridge on a free port, with one source `cam` that nobody reads.
+pub(crate) async fn listener(certificate: Option<Arc<ServerCertificate>>) -> listen::Bound {
+    let (_inbox, mut lanes) = Inbox::new(1);
+    let counters = Arc::new(SourceCounters::default());
+    let port = Port::new("cam".into(), lanes.remove(0), counters, Clock::system());
+    let endpoint = Endpoint::new(port, "a-token-of-a-test".into());
+    let endpoints = Endpoints::new(vec![endpoint], 1024);
+    listen::bind("127.0.0.1:0".parse().unwrap(), certificate, endpoints).await.unwrap()
 }
