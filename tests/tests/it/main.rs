@@ -2,6 +2,18 @@
 //! from outside. `tests/README.md` has the table.
 
 #[cfg(test)]
+mod card;
+#[cfg(test)]
+mod events;
+#[cfg(test)]
+mod http_basics;
+#[cfg(test)]
+mod http_limits;
+#[cfg(test)]
+mod malformed;
+#[cfg(test)]
+mod message_send;
+#[cfg(test)]
 mod process_and_state;
 #[cfg(test)]
 mod queue;
@@ -11,3 +23,5 @@ mod receipts;
 mod restart;
 #[cfg(test)]
 mod stopping;
+#[cfg(test)]
+mod tasks_list;
