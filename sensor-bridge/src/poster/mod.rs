@@ -38,6 +38,9 @@ const MAX_POSTS: usize = 16;
 /// How long an orderly stop goes on sending (BRIDGE.md section 3).
 const STOP_WITHIN: Duration = Duration::from_secs(2);
 
+/// The shortest sleep: a deadline that brought nothing does not make the loop spin.
+const LEAST_WAIT: Duration = Duration::from_millis(1);
+
 /// One source as the poster sees it: how its messages are read, and what is counted of them.
 #[derive(Debug)]
 pub struct Feed {
@@ -233,7 +236,8 @@ impl<O: Observer> Poster<O> {
             return None;
         }
         let uptime = self.clock.uptime();
-        self.sampler.next_deadline(uptime).map(|at| at.saturating_sub(uptime))
+        let deadline = self.sampler.next_deadline(uptime)?;
+        Some(deadline.saturating_sub(uptime).max(LEAST_WAIT))
     }
 
     fn take(&mut self, lane: usize, received: &Received) {

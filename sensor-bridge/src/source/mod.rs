@@ -27,7 +27,10 @@ pub mod inbox;
 pub mod lines;
 pub mod listen;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -36,7 +39,7 @@ use service_kit::{Clock, pace::Backoff};
 use self::inbox::Lane;
 use crate::{
     decode::{Meta, Refusal},
-    metrics::{Connection, SourceCounters},
+    metrics::{Connection, SourceCounters, Throttle},
 };
 
 /// One message as a transport delivered it.
@@ -57,12 +60,13 @@ pub struct Port {
     lane: Lane,
     counters: Arc<SourceCounters>,
     clock: Clock,
+    said: Mutex<Throttle<&'static str>>,
 }
 
 impl Port {
     /// The port of the source `name`.
     pub fn new(name: Arc<str>, lane: Lane, counters: Arc<SourceCounters>, clock: Clock) -> Self {
-        Self { name, lane, counters, clock }
+        Self { name, lane, counters, clock, said: Mutex::default() }
     }
 
     /// The name of the source in the configuration.
@@ -77,10 +81,15 @@ impl Port {
         self.counters.arrived(at, sent.overrun);
     }
 
-    /// Counts a message that was not kept.
+    /// Counts a message that was not kept, and says why once a minute.
     pub fn refuse(&self, refusal: &Refusal) {
+        let reason = refusal.reason().as_str();
         self.counters.refused(refusal.reason());
-        tracing::debug!(source = &*self.name, reason = refusal.reason().as_str(), "{refusal}");
+        let now = self.clock.now();
+        let count = self.said.lock().unwrap_or_else(PoisonError::into_inner).admit(reason, now);
+        if let Some(count) = count {
+            tracing::warn!(source = &*self.name, reason, count, "message refused: {refusal}");
+        }
     }
 
     /// The worker could not be reached, or was lost; it is tried again.
