@@ -33,6 +33,17 @@ impl Client {
         self
     }
 
+    /// Another client of the same service, with TLS.
+    #[must_use]
+    pub fn trusting(&self, config: Arc<ClientConfig>) -> Self {
+        self.clone().with_tls(config)
+    }
+
+    /// Whether it speaks TLS.
+    pub fn is_secure(&self) -> bool {
+        self.tls.is_some()
+    }
+
     /// A connection of its own.
     #[track_caller]
     pub fn connect(&self) -> Wire {

@@ -246,18 +246,20 @@ impl Service {
     /// Waits until a `serve` answers `/readyz` with 200. `secure` makes the client of a TLS address.
     #[track_caller]
     pub fn ready(mut program: Program, secure: impl Fn(Client) -> Client) -> Self {
-        let url = wait::until("the service says where it listens", || {
-            assert!(!program.has_ended(), "the service ended at its start");
-            url_in(&program.stderr())
+        let address = wait::until("the service says where it listens", || {
+            let ended = program.has_ended();
+            let found = listening(&program.stderr());
+            assert!(!ended, "the service ended at its start");
+            found
         });
-        let address = url.split("//").nth(1).expect("a URL has a host").to_owned();
         let client = secure(Client::new(&address));
         wait::until("the service is ready", || {
             assert!(!program.has_ended(), "the service ended at its start");
             let reply = client.get("/readyz").try_send().ok()?;
             (reply.status == 200).then_some(())
         });
-        Self { program, url, client }
+        let scheme = if client.is_secure() { "https" } else { "http" };
+        Self { program, url: format!("{scheme}://{address}"), client }
     }
 
     /// The `host:port` on which it listens.
@@ -286,14 +288,11 @@ impl std::ops::Deref for Service {
     }
 }
 
-/// The first URL with a port that a log names.
-fn url_in(log: &str) -> Option<String> {
-    let start = log.find("http://127.").or_else(|| log.find("https://127."))?;
-    let rest = log.get(start..)?;
-    let (scheme, host) = rest.split_once("//")?;
-    let end = host.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == ':'))?;
-    let host = host.get(..end)?.trim_end_matches(['.', ':']);
-    host.contains(':').then(|| format!("{scheme}//{host}"))
+/// The address that a log of `serve` says it listens on.
+pub fn listening(log: &str) -> Option<String> {
+    let entries = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut addresses = entries.filter_map(|entry| Some(entry.get("listen")?.as_str()?.to_owned()));
+    addresses.next()
 }
 
 /// Kills the processes, other than ours, whose command line names this path.

@@ -3,9 +3,19 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 
-/// Says that a test could not run; in CI, where the machine must have everything, that is a failure.
+/// Says that a test could not run for want of something that every machine can have; in CI that is a
+/// failure.
 pub fn skip(test: &str, reason: &str) {
     assert!(std::env::var_os("CI").is_none(), "{test} may not be skipped in CI: {reason}");
+    say(test, reason);
+}
+
+/// Says that a test could not run for want of a right that not every machine gives.
+pub fn cannot(test: &str, reason: &str) {
+    say(test, reason);
+}
+
+fn say(test: &str, reason: &str) {
     // Straight to the stream: the test runner shows it with the test's output.
     drop(writeln!(std::io::stderr(), "SKIPPED {test}: {reason}"));
 }

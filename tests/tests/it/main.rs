@@ -4,6 +4,10 @@
 #[cfg(test)]
 mod card;
 #[cfg(test)]
+mod cli;
+#[cfg(test)]
+mod config_errors;
+#[cfg(test)]
 mod events;
 #[cfg(test)]
 mod http_basics;
@@ -24,4 +28,8 @@ mod restart;
 #[cfg(test)]
 mod stopping;
 #[cfg(test)]
+mod storage_faults;
+#[cfg(test)]
 mod tasks_list;
+#[cfg(test)]
+mod tls;
