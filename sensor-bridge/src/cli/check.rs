@@ -2,9 +2,8 @@
 
 use serde_json::{Value, json};
 use service_kit::{
-    Vars,
+    Token, Vars,
     output::{Output, table},
-    secret,
 };
 
 use crate::{
@@ -13,7 +12,7 @@ use crate::{
     source::file::Input,
 };
 
-/// The report, with a newline at its end. Secrets are looked for and never read.
+/// The report, with a newline at its end. Secrets are looked at and never shown.
 pub(super) fn report(config: &Config, vars: &Vars, output: Output) -> String {
     let warnings = warnings(config, vars);
     match output {
@@ -53,9 +52,10 @@ fn warnings(config: &Config, vars: &Vars) -> Vec<String> {
     let mut names: Vec<&String> =
         std::iter::once(&config.service.token_env).chain(listening).collect();
     names.dedup();
-    let unset = names.into_iter().filter(|name| !secret::is_set(vars, name)).map(|name| {
-        format!("the environment variable {name} is not set, nor {name}_FILE; `run` needs it")
-    });
+    let unset = names
+        .into_iter()
+        .filter_map(|name| Token::read(vars, name).err())
+        .map(|fault| format!("`run` needs a token: {fault}"));
     config.warnings.iter().cloned().chain(unset).collect()
 }
 

@@ -4,31 +4,28 @@
 //! what it says. Posts run beside it, so that receiving never waits for
 //! sending: several streams at once, each stream strictly one after another
 //! (the sampler hands out no second one). On an orderly stop what was received
-//! is still taken, and unsent lows go first, within [`STOP_WITHIN`].
+//! is still taken, and unsent lows go first, within 2 s.
 
 pub mod cadence;
 pub mod client;
+mod feed;
+pub mod log;
 
 use std::{sync::Arc, time::Duration};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use service_kit::{Clock, Tasks};
 use tokio::task::JoinSet;
 
+pub use self::feed::Feed;
 use self::{
     cadence::Cadence,
-    client::{Answer, Client, Says},
+    client::{Answer, Client},
 };
 use crate::{
-    decode::{Decoded, Reader, time::WARN_AHEAD},
-    delivery::Next,
-    metrics::{SourceCounters, Throttle},
-    pipeline::{
-        Refusal,
-        frame::Message,
-        route::{RouteId, Routes},
-        sampler::{Outcome, Outgoing, Sampler, Snapshot},
-    },
+    decode::Decoded,
+    metrics::Throttle,
+    pipeline::sampler::{Outcome, Outgoing, Sampler, Snapshot},
     source::{Received, inbox::Inbox},
 };
 
@@ -40,59 +37,6 @@ const STOP_WITHIN: Duration = Duration::from_secs(2);
 
 /// The shortest sleep: a deadline that brought nothing does not make the loop spin.
 const LEAST_WAIT: Duration = Duration::from_millis(1);
-
-/// One source as the poster sees it: how its messages are read, and what is counted of them.
-#[derive(Debug)]
-pub struct Feed {
-    reader: Reader,
-    counters: Arc<SourceCounters>,
-    warned_ahead: bool,
-    shift: SignedDuration,
-}
-
-impl Feed {
-    /// A source whose messages `reader` reads.
-    pub const fn new(reader: Reader, counters: Arc<SourceCounters>) -> Self {
-        Self { reader, counters, warned_ahead: false, shift: SignedDuration::ZERO }
-    }
-
-    /// Moves the times of all messages, after they were checked: a replay of something old.
-    #[must_use]
-    pub const fn shifted_by(mut self, shift: SignedDuration) -> Self {
-        self.shift = shift;
-        self
-    }
-
-    /// The name of the source in the configuration.
-    pub fn name(&self) -> &str {
-        &self.reader.rules().name
-    }
-
-    /// Reads one message, and counts what of it cannot be used.
-    pub fn read(&mut self, received: &Received) -> Decoded {
-        let mut decoded = self.reader.read(&received.bytes, &received.meta, received.at);
-        for refusal in &decoded.refused {
-            self.counters.refused(refusal.reason());
-        }
-        for message in &mut decoded.messages {
-            self.warn_ahead(message, received.at);
-            message.at = message.at.checked_add(self.shift).unwrap_or(message.at);
-        }
-        decoded
-    }
-
-    fn warn_ahead(&mut self, message: &Message, received: Timestamp) {
-        let ahead = message.at.duration_since(received);
-        if ahead > WARN_AHEAD && !self.warned_ahead {
-            self.warned_ahead = true;
-            tracing::warn!(
-                source = self.name(),
-                ahead_ms = i64::try_from(ahead.as_millis()).unwrap_or(i64::MAX),
-                "the worker's clock is ahead of ours; over 5 s its messages are refused"
-            );
-        }
-    }
-}
 
 /// Who wants to see what is posted, and what came of it.
 pub trait Observer: Send {
@@ -251,10 +195,10 @@ impl<O: Observer> Poster<O> {
         }
         for message in messages {
             for (route, slow) in self.cadence.heard(self.sampler.routes(), source, &message) {
-                log_too_slow(self.sampler.routes(), route, &slow);
+                log::too_slow(self.sampler.routes(), route, &slow);
             }
             for refusal in self.sampler.on_message(source, &message, self.clock.uptime()) {
-                let sentence = sentence(&refusal);
+                let sentence = log::sentence(&refusal);
                 let reason = refusal.reason.as_str();
                 self.observer.refused(Refused { source, reason, sentence: &sentence }, now);
             }
@@ -279,57 +223,8 @@ impl<O: Observer> Poster<O> {
         let jitter = fastrand::f64();
         let outcome = self.sampler.on_reply(outgoing.stream, answer.reply, jitter, now, uptime);
         let Some(outcome) = outcome else { return };
-        self.log_answer(outgoing, answer, outcome, now);
+        log::answer(&mut self.trouble, outgoing, answer, outcome, now);
         self.observer.answered(outgoing, answer, outcome);
-    }
-
-    fn log_answer(
-        &mut self,
-        outgoing: &Outgoing,
-        answer: &Answer,
-        outcome: Outcome,
-        now: Timestamp,
-    ) {
-        let (event, attempt) = (outgoing.id.as_str(), outgoing.attempt);
-        match &answer.says {
-            Says::Accepted { task_id } => {
-                tracing::info!(event.id = event, task.id = &**task_id, "the trigger fired");
-            }
-            Says::NotAccepted { reason } => {
-                tracing::debug!(event.id = event, reason = &**reason, "posted");
-            }
-            Says::Refused { status, message } => {
-                let (kind, count) = match outcome.next {
-                    Next::Loud(_) => ("token", self.trouble.admit("token", now)),
-                    Next::Limited(_) => ("limit", self.trouble.admit("limit", now)),
-                    Next::Drop(_) => ("rejected", self.trouble.admit("rejected", now)),
-                    Next::RetryIn(_) | Next::Done => ("fault", self.trouble.admit("fault", now)),
-                };
-                let Some(count) = count else { return };
-                let message = &**message;
-                if kind == "token" {
-                    tracing::error!(
-                        status,
-                        count,
-                        "the service refuses the token: {message}; it is read and tried again every 30 s"
-                    );
-                } else {
-                    tracing::warn!(
-                        event.id = event,
-                        status,
-                        attempt,
-                        count,
-                        kind,
-                        "the service refused an event: {message}"
-                    );
-                }
-            }
-            Says::Nothing { why } => {
-                if let Some(count) = self.trouble.admit("no_answer", now) {
-                    tracing::warn!(attempt, count, "the service did not answer: {why}");
-                }
-            }
-        }
     }
 }
 
@@ -338,26 +233,4 @@ async fn sleep_for(wait: Option<Duration>) {
         Some(wait) => tokio::time::sleep(wait).await,
         None => std::future::pending().await,
     }
-}
-
-/// Why a whole message was left out after it was read.
-pub fn sentence(refusal: &Refusal) -> String {
-    format!("the message of {} at {} was left out", refusal.source, refusal.at)
-}
-
-/// Tells an operator that a trigger can never fire, and with which numbers it could.
-pub fn log_too_slow(routes: &Routes, route: RouteId, slow: &cadence::TooSlow) {
-    let Some(route) = routes.get(route) else { return };
-    let expect = route.expect();
-    tracing::warn!(
-        route = route.kind().as_str(),
-        event.source = &*slow.source,
-        gap_seconds = slow.gap.as_secs_f64(),
-        "the trigger can never fire: the worker speaks every {:.1} s, but `consecutive: {}` needs gaps of at \
-         most {} s; `consecutive: 2` with `max_gap_seconds: {}` in trigger and route would work",
-        slow.gap.as_secs_f64(),
-        expect.consecutive,
-        expect.max_gap.as_secs(),
-        slow.max_gap_seconds,
-    );
 }

@@ -10,7 +10,7 @@
 //! line without newline is over. Standard input ends once and for all.
 //!
 //! There is no watching API in it: they differ per system and miss network
-//! file systems. Looking every [`POLL`] costs two system calls.
+//! file systems. Looking every 50 ms costs two system calls.
 
 use std::{
     io::{self, SeekFrom},

@@ -309,6 +309,17 @@ async fn check_prints_a_table_or_json_and_what_an_operator_should_know() {
 }
 
 #[tokio::test]
+async fn the_configurations_of_the_demo_are_right() {
+    for name in ["bridge.yaml", "bridge-live.yaml"] {
+        let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/demo").join(name);
+        let output = bridge().arg("check").arg("--config").arg(demo).output().await.unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(document["routes"][0]["expect"]["min_confidence"], 0.85, "{name}");
+    }
+}
+
+#[tokio::test]
 async fn a_file_that_a_worker_writes_reaches_the_service() {
     let mut service = Service::start([]).await;
     let dir = tempfile::tempdir().unwrap();
