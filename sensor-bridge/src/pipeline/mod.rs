@@ -12,7 +12,7 @@
 //! |---|---|
 //! | [`frame`] | what a decoder says |
 //! | [`route`] | what an operator wants, checked |
-//! | [`derive`] | messages to one observation per route, event source and frame |
+//! | [`derive`](mod@derive) | messages to one observation per route, event source and frame |
 //! | [`stream`] | the two slots of a stream: what is due, and what was left out |
 //! | [`window`] | a summary of what was left out |
 //! | [`schedule`] | which stream may send: budget, breaks first, leases |
