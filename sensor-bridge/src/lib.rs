@@ -7,6 +7,10 @@
 //! [`poster`] owns the pipeline's state in one task; everything else sends it
 //! messages. `ARCHITECTURE.md` has the map.
 
+// The simulation is included by an example too, and names this crate there.
+#[cfg(test)]
+extern crate self as sensor_bridge;
+
 mod cli;
 pub mod config;
 pub mod decode;

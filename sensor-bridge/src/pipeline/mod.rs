@@ -26,6 +26,8 @@ mod redact;
 pub mod route;
 pub mod sampler;
 pub mod schedule;
+#[cfg(test)]
+mod simulate;
 mod smooth;
 pub mod stream;
 pub mod window;

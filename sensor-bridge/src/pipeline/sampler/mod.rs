@@ -24,6 +24,8 @@ use crate::delivery::{self, Freshness, Next, Reply};
 use crate::observation;
 
 #[cfg(test)]
+mod soundness;
+#[cfg(test)]
 mod tests;
 
 /// Limits of the machine.
