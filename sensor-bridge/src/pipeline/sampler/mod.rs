@@ -5,6 +5,7 @@
 //! [`Sampler::next_deadline`] or the next message. A stream has one post under way at a time; different
 //! streams may be posted at once. Memory is bounded by streams, not by input.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -402,16 +403,18 @@ impl Sampler {
             return self.leftover();
         }
         self.settle(uptime);
+        // A run that has begun comes before one that may begin: each frame that passes may end it.
         self.turns
             .holders()
-            .filter_map(|stream| Some((self.due(stream)?, stream)))
-            .filter(|(at, _)| *at <= uptime)
+            .filter_map(|stream| {
+                let (class, at) = self.entries.get(stream.0)?.stream.due()?;
+                (class != Class::Break && at <= uptime).then_some((Reverse(class), at, stream))
+            })
             .min()
-            .map(|(_, stream)| stream)
+            .map(|(_, _, stream)| stream)
     }
 
-    /// When a high of a stream is due; the time of the last post comes first among those that are
-    /// due at once.
+    /// When a high of a stream is due.
     fn due(&self, stream: StreamId) -> Option<Duration> {
         let (class, at) = self.entries.get(stream.0)?.stream.due()?;
         (class != Class::Break).then_some(at)
