@@ -25,7 +25,7 @@ fn main() -> anyhow::Result<()> {
         let result = simulate::run(cell, PRESENCES)?;
         let rounds = result.presences.div_ceil(usize::try_from(cell.streams)?);
         let last = cell.seed + u64::try_from(rounds)? - 1;
-        let sampling = cell.smooth.map_or("strict".to_owned(), |n| format!("smooth {n}"));
+        let sampling = cell.smooth.map_or_else(|| "strict".to_owned(), |n| format!("smooth {n}"));
         let median = result.delay(500).context("nothing was found")?.as_secs_f64();
         let most = result.delay(950).context("nothing was found")?.as_secs_f64();
         // Each round is 26 s of frames.

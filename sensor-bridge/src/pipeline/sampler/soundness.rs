@@ -256,7 +256,8 @@ impl World {
         let stale =
             SignedDuration::from_millis(i64::try_from(self.scenario.max_age).unwrap() * 800);
         assert!(age <= stale, "posted at an age of {age:?}");
-        let known = self.bodies.entry(outgoing.id.to_string()).or_insert(outgoing.body.clone());
+        let known =
+            self.bodies.entry(outgoing.id.to_string()).or_insert_with(|| outgoing.body.clone());
         assert_eq!(*known, outgoing.body, "one id, other bytes");
         let (stream, here) = (outgoing.stream, self.uptime);
         assert!(self.replies.keys().all(|(_, other)| *other != stream), "two posts of one stream");

@@ -102,7 +102,7 @@ fn expect() -> Expect {
     }
 }
 
-/// A small generator of known quality (SplitMix64), so that a seed means the same everywhere.
+/// A small generator of known quality (`SplitMix64`), so that a seed means the same everywhere.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {

@@ -1,5 +1,9 @@
 //! Leases: which streams send their highs now, and who is next.
 //!
+//! A turn ends after `consecutive + 1` highs in a row, or after 6 s. The rest that follows spares the
+//! others what would fall into the cooldown; a stream that flickered its 6 s away has fired nothing and
+//! has no cooldown, so it does not rest but waits again behind all others.
+//!
 //! Waiting streams are kept in the order in which they began to wait; a drop-out for a moment does
 //! not cost a place. Nothing here looks at a stream: the sampler says when one waits, has nothing to
 //! send, or delivered a high.
@@ -38,6 +42,8 @@ struct Lease {
     ticket: Ticket,
     since: Duration,
     highs: u32,
+    /// The most highs in a row that it had.
+    longest: u32,
     /// Since when it has nothing to send.
     idle: Option<Duration>,
 }
@@ -45,9 +51,10 @@ struct Lease {
 /// Why a turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It had its highs, or its time: it rests.
+    /// It had its highs: it rests.
     Served,
-    /// It had nothing to send, or another source must have a turn: it may wait again at once.
+    /// Its time was over before its trigger can have fired, it had nothing to send, or another
+    /// source must have a turn: it goes to the end of the line at once.
     Released,
 }
 
@@ -98,6 +105,7 @@ impl Turns {
     pub fn high(&mut self, stream: StreamId) {
         if let Some(lease) = self.lease(stream) {
             lease.highs = lease.highs.saturating_add(1);
+            lease.longest = lease.longest.max(lease.highs);
         }
     }
 
@@ -116,8 +124,13 @@ impl Turns {
     pub fn end_one(&mut self, uptime: Duration) -> Option<(StreamId, End)> {
         let others = self.first_waiting(uptime).is_some();
         let over = |lease: &Lease| {
-            if lease.highs >= lease.ticket.goal || uptime >= lease.since.saturating_add(LONGEST) {
+            if lease.highs >= lease.ticket.goal {
                 return Some(End::Served);
+            }
+            if uptime >= lease.since.saturating_add(LONGEST) {
+                // One high less is a firing: only then there is a cooldown to rest in.
+                let fired = lease.longest.saturating_add(1) >= lease.ticket.goal;
+                return Some(if fired { End::Served } else { End::Released });
             }
             let idle = lease.idle_until().is_some_and(|until| uptime >= until);
             (others && idle).then_some(End::Released)
@@ -197,7 +210,7 @@ impl Turns {
     /// Gives a turn.
     pub fn grant(&mut self, ticket: Ticket, uptime: Duration) {
         self.last = Some(ticket.owners.clone());
-        self.leases.push(Lease { ticket, since: uptime, highs: 0, idle: None });
+        self.leases.push(Lease { ticket, since: uptime, highs: 0, longest: 0, idle: None });
     }
 
     /// When the turns may change by time alone; `uptime` when they may change now.
