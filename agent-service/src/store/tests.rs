@@ -119,6 +119,9 @@ async fn the_directory_is_0700_and_its_files_0600_also_when_they_were_not() {
     fs::create_dir(&path).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
     fs::write(path.join("service.lock"), "").unwrap();
+    // Such as a copy of a directory whose process died.
+    fs::write(path.join("state.db-wal"), "").unwrap();
+    fs::set_permissions(path.join("state.db-wal"), fs::Permissions::from_mode(0o644)).unwrap();
     fs::set_permissions(path.join("service.lock"), fs::Permissions::from_mode(0o644)).unwrap();
     let opened = open(&dir, 10).await;
     submit(&opened.store, "one").await.unwrap();
@@ -256,6 +259,38 @@ async fn a_late_result_is_dropped() {
     assert!(!store.end(&claim, Ending::Completed("late".to_owned()), at(2)).await.unwrap());
     let again = store.cancel(id("one"), at(3)).await.unwrap();
     assert_eq!(again, canceled);
+    opened.close().await;
+}
+
+#[tokio::test]
+async fn a_cancel_in_the_commit_of_the_claim_reaches_the_worker() {
+    let dir = TempDir::new().unwrap();
+    let opened = open(&dir, 10).await;
+    let store = &opened.store;
+    submit(store, "one").await.unwrap();
+    let (before, _) = store.counted();
+    // Both wait when the writer looks, the claim first.
+    let (claim, canceled) = tokio::join!(store.claim(NOW), store.cancel(id("one"), NOW));
+    assert_eq!(store.counted().0, before + 1, "one commit");
+    assert_eq!(canceled.unwrap().status.state, TaskState::Canceled);
+    assert!(claim.unwrap().unwrap().stop().is_cancelled());
+    opened.close().await;
+}
+
+#[tokio::test]
+async fn the_end_of_a_task_and_the_claim_of_the_next_share_a_commit() {
+    let dir = TempDir::new().unwrap();
+    let opened = open(&dir, 10).await;
+    let store = &opened.store;
+    submit(store, "one").await.unwrap();
+    submit(store, "two").await.unwrap();
+    let claim = store.claim(NOW).await.unwrap().unwrap();
+    let (before, _) = store.counted();
+    let ending = Ending::Completed("done".to_owned());
+    let (recorded, next) = store.go_on(&claim, Some(ending), NOW).await.unwrap();
+    assert_eq!((recorded, next.unwrap().task()), (true, &id("two")));
+    assert_eq!(store.counted().0, before + 1);
+    assert_eq!(state(store, "one").await, Some(TaskState::Completed));
     opened.close().await;
 }
 
