@@ -1,7 +1,7 @@
 //! A durable task queue for one agent: A2A 1.0 messages and sensor events in, artifacts out.
 
-mod cli;
-mod client;
+pub mod cli;
+pub mod client;
 pub mod config;
 pub mod http;
 pub mod intake;
