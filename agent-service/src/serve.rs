@@ -92,7 +92,10 @@ async fn start(config: &Config, vars: Vars) -> Result<Running, Error> {
         now: clock.now(),
     })
     .await
-    .map_err(anyhow::Error::new)?;
+    .map_err(|error| {
+        let usage = matches!(error, store::Error::OtherConfiguration { .. });
+        if usage { refuse(&error) } else { Error::Failed(error.into()) }
+    })?;
     let writer = tasks.spawn(writer.run());
     tell_what_is_left(state, &directory);
     let spec = child_spec(config, process, store.directory().to_owned());

@@ -17,6 +17,7 @@ use service_kit::pace::Backoff;
 use service_kit::vars::Vars;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, info_span};
 use uuid::Uuid;
 
 use super::env::{self, For};
@@ -231,12 +232,14 @@ impl Pool {
             spawned.map_err(|error| Verdict::NotStarted(format!("{program}: {error}")))?;
         let group = Group::of(&child)
             .ok_or_else(|| Verdict::NotStarted(format!("{program} ended at once")))?;
-        let tail = Tail::default();
+        let (pid, tail) = (group.pid(), Tail::default());
         if let Some(from) = child.stderr.take() {
             let agent = self.spec.agent.clone();
-            let drain = stderr::drain(from, tail.clone(), agent, label.clone(), group.pid());
+            let drain = stderr::drain(from, tail.clone(), agent, label.clone(), pid);
             // Ends with the pipe; a grandchild that holds it must not hold the service.
-            drop(self.tasks.spawn(until_hard_stop(self.tasks.hard_stop().clone(), drain)));
+            let span = info_span!(parent: None, "instance", agent = self.spec.agent, pid);
+            let drain = until_hard_stop(self.tasks.hard_stop().clone(), drain);
+            drop(self.tasks.spawn(drain.instrument(span)));
         }
         let hello = Hello { agent: self.spec.agent.clone(), key: label.clone() };
         let (instance, live, drive) = Instance::new(Parts {
@@ -252,7 +255,9 @@ impl Pool {
             idle_timeout: self.persistent.idle_timeout,
             max_invocations: self.persistent.max_invocations,
         });
-        drop(self.tasks.spawn(drive));
+        // Not a part of the task that happened to need it first.
+        let span = info_span!(parent: None, "instance", agent = self.spec.agent, pid);
+        drop(self.tasks.spawn(drive.instrument(span)));
         let window = self.persistent.startup_timeout;
         let until = deadline.min(Instant::now() + window);
         let refused = tokio::select! {
