@@ -124,6 +124,19 @@ async fn a_body_has_30_s() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_an_early_answer_the_rest_of_the_body_is_still_taken_for_a_second() {
+    let mut client = Client::connect(1024).await;
+    client.write(&request("POST /events", "content-length: 400000\r\n")).await;
+    assert!(client.answer().await.starts_with("HTTP/1.1 413"));
+    // Else the socket would be reset, and the reset could overtake the answer.
+    client.write(&"x".repeat(100_000)).await;
+    assert_eq!(client.rest().await, (String::new(), Duration::ZERO));
+    assert!(client.stream.write_all(&[0; 4096]).await.is_ok(), "until the second is over");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(client.stream.write_all(&[0; 4096]).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_waiting_message_has_no_limit() {
     let mut client = Client::connect(4096).await;
     let body = r#"{"message":{"messageId":"m","role":"ROLE_USER","parts":[{"text":"hi"}]}}"#;
