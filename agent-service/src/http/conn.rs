@@ -14,7 +14,6 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{Request, Response};
-use http_body_util::Full;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::server::conn::http1;
 use hyper::service::Service;
@@ -173,7 +172,7 @@ impl<F: Future + Unpin> Future for Caught<F> {
 
 /// A body that says when hyper has taken the last of it.
 struct Noted {
-    body: Full<Bytes>,
+    body: axum::body::Body,
     handed_over: Arc<AtomicBool>,
 }
 
@@ -185,12 +184,12 @@ impl Drop for Noted {
 
 impl Body for Noted {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = axum::Error;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         Pin::new(&mut self.get_mut().body).poll_frame(cx)
     }
 

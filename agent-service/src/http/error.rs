@@ -4,6 +4,7 @@
 //! caller.
 
 use agent_wire::a2a::error::{ApiError, Reason};
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, StatusCode};
@@ -61,6 +62,12 @@ impl From<ApiError> for Error {
 impl From<Refusal> for Error {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
+    }
+}
+
+impl IntoResponse for Error {
+    fn into_response(self) -> Response {
+        self.to_reply()
     }
 }
 
@@ -150,7 +157,7 @@ impl Error {
         answer
     }
 
-    /// The whole answer as bytes, for where no service is called. The connection ends after it.
+    /// The answer as bytes, for where no service is called. The connection ends after it.
     pub(super) fn to_bytes(&self, date: Option<&str>) -> Vec<u8> {
         let reply = self.to_reply();
         let body = self.to_api().to_body().to_string();

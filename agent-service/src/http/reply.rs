@@ -1,24 +1,24 @@
 //! Answers, and the headers that each of them has.
 
 use agent_wire::a2a;
+use axum::body::Body;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
-use http_body_util::Full;
 use serde::Serialize;
 
 use super::error::Error;
 use crate::refusal::Refusal;
 
 /// An answer; the body is always whole, so that its length is known.
-pub(super) type Reply = Response<Full<Bytes>>;
+pub(super) type Reply = Response<Body>;
 
 /// The header that names the version, on every answer.
 pub(super) const A2A_VERSION: HeaderName = HeaderName::from_static("a2a-version");
 
 /// An answer with the headers that every one has: not cached, and of A2A 1.0.
 pub(super) fn reply(status: StatusCode, body: Bytes) -> Reply {
-    let mut reply = Response::new(Full::new(body));
+    let mut reply = Response::new(Body::from(body));
     *reply.status_mut() = status;
     let headers = reply.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -3,5 +3,6 @@
 
 mod operations;
 mod order;
+mod routes;
 mod sockets;
 mod timing;
