@@ -24,7 +24,9 @@ use super::redact;
 use super::route::{Route, RouteId, Routes};
 use super::smooth::Median;
 use crate::observation::{self, Observation};
+use parts::{Best, Parts, smaller};
 
+mod parts;
 #[cfg(test)]
 mod tests;
 
@@ -67,25 +69,6 @@ pub struct Batch {
     pub derived: Vec<Derived>,
     /// In the order in which they happened.
     pub refused: Vec<Refusal>,
-}
-
-/// The best detection of one label in one frame.
-#[derive(Clone, Debug)]
-struct Best {
-    confidence: f64,
-    objects: u64,
-    data: Map<String, Value>,
-    message_id: Option<String>,
-}
-
-/// A frame of which parts came; `best` is empty once it is closed.
-#[derive(Debug)]
-struct Parts {
-    at: Timestamp,
-    touched: Duration,
-    open: bool,
-    message_id: Option<String>,
-    best: BTreeMap<(RouteId, String), Best>,
 }
 
 #[derive(Debug)]
@@ -400,37 +383,6 @@ impl Deriver {
     }
 }
 
-impl Parts {
-    fn new(at: Timestamp) -> Self {
-        Self { at, touched: Duration::ZERO, open: true, message_id: None, best: BTreeMap::new() }
-    }
-
-    fn add(&mut self, id: RouteId, route: &Route, detection: &Detection, message: &Message) {
-        let new = Best {
-            confidence: detection.confidence,
-            objects: 1,
-            data: redact::carried(route, &detection.data),
-            message_id: message.message_id.clone(),
-        };
-        match self.best.entry((id, detection.label.clone())) {
-            std::collections::btree_map::Entry::Vacant(entry) => {
-                entry.insert(new);
-            }
-            std::collections::btree_map::Entry::Occupied(mut entry) => {
-                let best = entry.get_mut();
-                let objects = best.objects.saturating_add(1);
-                // Parts may come in another order next time; of equal ones the smaller id speaks.
-                let wins = new.confidence > best.confidence
-                    || (new.confidence >= best.confidence && new.message_id < best.message_id);
-                if wins {
-                    *best = new;
-                }
-                best.objects = objects;
-            }
-        }
-    }
-}
-
 /// Where and when.
 #[derive(Clone, Copy)]
 struct Seen<'a> {
@@ -485,11 +437,4 @@ fn watching<'a>(
         .iter()
         .filter_map(|&id| routes.get(id).map(|route| (id, route)))
         .filter(move |(_, route)| route.labels().contains(label))
-}
-
-fn smaller(one: Option<String>, other: Option<String>) -> Option<String> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
-    }
 }

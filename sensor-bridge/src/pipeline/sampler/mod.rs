@@ -17,13 +17,15 @@ use jiff::Timestamp;
 use super::count::{ByReason, Counters, Reason, bump};
 use super::derive::{Batch, Derived, Deriver, Refusal, StreamId};
 use super::frame::Message;
-use super::route::{Route, RouteId, Routes};
+use super::route::{RouteId, Routes};
 use super::schedule::bucket::{Bucket, Budget};
-use super::schedule::turns::{End, Ticket, Turns};
-use super::stream::{Class, Ending, Rule, Stream};
+use super::schedule::turns::{End, Turns};
+use super::stream::{Class, Ending};
 use crate::delivery::{self, Freshness, Next, Reply};
 use crate::observation;
+use entry::{Entry, Post, move_to};
 
+mod entry;
 #[cfg(test)]
 mod soundness;
 #[cfg(test)]
@@ -97,33 +99,6 @@ pub struct Snapshot {
     pub rate: f64,
     /// Until when (uptime) the service must not be asked; in the past when it may.
     pub paused_until: Duration,
-}
-
-/// A post that is under way, or waits for another attempt.
-#[derive(Debug)]
-struct Post {
-    id: EventId,
-    body: Bytes,
-    attempt: u32,
-    /// `None` while it is under way.
-    again: Option<Duration>,
-}
-
-#[derive(Debug)]
-struct Entry {
-    stream: Stream,
-    route: RouteId,
-    ticket: Ticket,
-    rest: Duration,
-    stale_after: Duration,
-    post: Option<Post>,
-    /// Since when it wants a turn, and when it last did.
-    wanted: Option<(Duration, Duration)>,
-    rested: Duration,
-    /// Where it stands in the indexes.
-    urgent: Option<Duration>,
-    again: Option<Duration>,
-    line: Option<Duration>,
 }
 
 /// The machine.
@@ -527,52 +502,4 @@ impl Sampler {
             self.turns.high(id);
         }
     }
-}
-
-impl Entry {
-    fn new(stream: StreamId, id: RouteId, route: &Route, source: &str) -> Self {
-        let rule = Rule {
-            threshold: route.expect().min_confidence,
-            spacing: route.spacing(),
-            max_gap: route.expect().max_gap,
-        };
-        let ticket = Ticket {
-            stream,
-            owners: [Arc::from(route.from()), Arc::from(source)],
-            spacing: route.spacing(),
-            goal: route.expect().consecutive.saturating_add(1),
-        };
-        Self {
-            stream: Stream::new(rule),
-            route: id,
-            ticket,
-            rest: route.rest(),
-            stale_after: route.stale_after(),
-            post: None,
-            wanted: None,
-            rested: Duration::ZERO,
-            urgent: None,
-            again: None,
-            line: None,
-        }
-    }
-}
-
-/// Moves a stream to another place in an index.
-fn move_to(
-    set: &mut BTreeSet<(Duration, StreamId)>,
-    place: &mut Option<Duration>,
-    stream: StreamId,
-    to: Option<Duration>,
-) {
-    if *place == to {
-        return;
-    }
-    if let Some(old) = *place {
-        set.remove(&(old, stream));
-    }
-    if let Some(new) = to {
-        set.insert((new, stream));
-    }
-    *place = to;
 }

@@ -3,7 +3,7 @@ use serde_json::{Map, json};
 
 use super::*;
 use crate::pipeline::frame::{Detection, Evidence};
-use crate::pipeline::route::{Expect, RouteSpec};
+use crate::pipeline::route::{Expect, Route, RouteSpec};
 
 const MS: Duration = Duration::from_millis(1);
 const S: Duration = Duration::from_secs(1);
