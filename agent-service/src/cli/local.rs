@@ -60,7 +60,7 @@ pub(super) fn check(files: &[PathBuf], flags: &Flags, vars: &Vars) -> End {
         wrong.iter().for_each(complain);
         return End::Usage;
     }
-    let report = json!({"agent": config.agent.to_json(), "hash": config.digest().to_hex()});
+    let report = json!({"agent": config.agent.to_json(), "sha256": config.digest().to_hex()});
     print(&format!("{report:#}\n"), End::Done)
 }
 

@@ -276,7 +276,7 @@ fn talk(ask: Ask, service: Service, vars: &Vars) -> End {
         Ok(printed) => print(&printed.text, if printed.success { End::Done } else { End::Failed }),
         Err(error) => {
             complain(local::chain(&error));
-            if matches!(error, client::Error::Usage(_)) { End::Usage } else { End::Failed }
+            if error.is_usage() { End::Usage } else { End::Failed }
         }
     }
 }

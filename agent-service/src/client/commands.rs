@@ -102,7 +102,7 @@ pub async fn run(command: Command, remote: &Remote, output: Output) -> Result<Pr
                 })),
                 Wait::UntilTheEnd => {
                     let ended = wait_for(remote, &queued).await?;
-                    let success = show::state(&ended.value) == "completed";
+                    let success = show::state(&ended.value) == "COMPLETED";
                     Ok(Printed { success, ..printed(output, &ended, show::task) })
                 }
             }

@@ -37,7 +37,7 @@ pub enum Error {
     /// The program could not set itself up.
     #[error("cannot start")]
     Start(#[source] std::io::Error),
-    /// A file, or stdin, could not be read.
+    /// A file, or stdin, could not be read: exit 2.
     #[error("cannot read {name}")]
     Input {
         /// The file, or "stdin".
@@ -48,6 +48,18 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the command cannot work as it was given, whatever the service says.
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Self::Usage(_) | Self::Input { .. } => true,
+            Self::Service { .. }
+            | Self::NoAnswer { .. }
+            | Self::Body(_)
+            | Self::Strange(_)
+            | Self::Start(_) => false,
+        }
+    }
+
     /// Whether the same request may succeed later: the service is away for a moment, or stops.
     pub fn may_pass(&self) -> bool {
         match self {

@@ -1,5 +1,6 @@
 //! Answers as a person reads them: tables, and a task's text below its facts.
 
+use agent_wire::a2a::task::TaskState;
 use serde_json::Value;
 use service_kit::output::table;
 
@@ -43,14 +44,14 @@ pub(super) fn event(answer: &Value) -> String {
     table(["ACCEPTED", "REASON", "TASK"], &[row])
 }
 
-/// A state as people say it: `working` for `TASK_STATE_WORKING`.
+/// A state without the prefix that all have: `WORKING` for `TASK_STATE_WORKING`.
 pub(super) fn state(task: &Value) -> String {
-    text(task, "/status/state").trim_start_matches("TASK_STATE_").to_lowercase().replace('_', "-")
+    text(task, "/status/state").trim_start_matches("TASK_STATE_").to_owned()
 }
 
 /// Whether a task has ended.
 pub(super) fn has_ended(task: &Value) -> bool {
-    matches!(state(task).as_str(), "completed" | "failed" | "canceled" | "rejected")
+    TaskState::from_wire(&text(task, "/status/state")).is_some_and(TaskState::is_terminal)
 }
 
 /// The artifact's text, else the message of the status.
@@ -81,7 +82,7 @@ mod tests {
         assert_eq!(
             task(&completed),
             "TASK  STATE      SINCE                     CONTEXT\n\
-             t1    completed  2026-01-01T00:00:00.000Z  c\n\none\ntwo [2J\n"
+             t1    COMPLETED  2026-01-01T00:00:00.000Z  c\n\none\ntwo [2J\n"
         );
         let failed = json!({"id": "t1", "status": {"state": "TASK_STATE_FAILED",
             "message": {"parts": [{"text": "why"}]}}});
@@ -92,19 +93,19 @@ mod tests {
     fn a_list_shows_the_first_line_of_what_a_task_said() {
         let failed = json!({"id": "t1", "status": {"state": "TASK_STATE_FAILED",
             "message": {"parts": [{"text": "why\nand how"}]}}});
-        assert_eq!(tasks(&[failed]), "TASK  STATE   SINCE  SAID\nt1    failed         why\n");
+        assert_eq!(tasks(&[failed]), "TASK  STATE   SINCE  SAID\nt1    FAILED         why\n");
     }
 
     #[test]
     fn a_state_is_terminal_or_not() {
         let cases = [
-            ("TASK_STATE_SUBMITTED", "submitted", false),
-            ("TASK_STATE_WORKING", "working", false),
-            ("TASK_STATE_COMPLETED", "completed", true),
-            ("TASK_STATE_FAILED", "failed", true),
-            ("TASK_STATE_CANCELED", "canceled", true),
-            ("TASK_STATE_REJECTED", "rejected", true),
-            ("TASK_STATE_INPUT_REQUIRED", "input-required", false),
+            ("TASK_STATE_SUBMITTED", "SUBMITTED", false),
+            ("TASK_STATE_WORKING", "WORKING", false),
+            ("TASK_STATE_COMPLETED", "COMPLETED", true),
+            ("TASK_STATE_FAILED", "FAILED", true),
+            ("TASK_STATE_CANCELED", "CANCELED", true),
+            ("TASK_STATE_REJECTED", "REJECTED", true),
+            ("TASK_STATE_INPUT_REQUIRED", "INPUT_REQUIRED", false),
         ];
         for (wire, shown, ended) in cases {
             let task = json!({"status": {"state": wire}});

@@ -185,7 +185,7 @@ async fn an_identifier_of_any_kind_stays_one_part_of_the_path() {
     let cancel = Command::Cancel { task: "t:1".to_owned() };
     let (printed, asked) = against(answer(), cancel, Output::Table).await;
     assert_eq!(asked, [format!("POST /tasks/t%3A1:cancel [Bearer {TOKEN}] [1.0]")]);
-    assert_eq!(printed.unwrap().text, "TASK  STATE     SINCE  CONTEXT\nt     canceled         c\n");
+    assert_eq!(printed.unwrap().text, "TASK  STATE     SINCE  CONTEXT\nt     CANCELED         c\n");
 }
 
 #[tokio::test]
