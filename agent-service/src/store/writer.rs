@@ -77,6 +77,7 @@ pub struct Writer {
     limits: Limits,
     book: Book,
     shared: Arc<Shared>,
+    guard: FailsWhenDropped,
 }
 
 impl std::fmt::Debug for Writer {
@@ -93,7 +94,8 @@ impl Writer {
         book: Book,
         shared: Arc<Shared>,
     ) -> Self {
-        Self { connection, changes, limits, book, shared }
+        let guard = FailsWhenDropped(Some(Arc::clone(&shared)));
+        Self { connection, changes, limits, book, shared, guard }
     }
 
     /// Writes until the last store handle is gone, then closes the database.
@@ -115,6 +117,7 @@ impl Writer {
                 return;
             }
         }
+        self.guard.disarm();
         match self.connection.close().await {
             Ok(()) => info!("the database is closed"),
             Err(error) => {
@@ -186,6 +189,24 @@ impl Writer {
         }
         if wake {
             self.shared.wake.notify_one();
+        }
+    }
+}
+
+/// Marks the storage as failed when the writer ends without having closed the database, as by a panic:
+/// a service that cannot write must not stay up and look well.
+struct FailsWhenDropped(Option<Arc<Shared>>);
+
+impl FailsWhenDropped {
+    fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for FailsWhenDropped {
+    fn drop(&mut self) {
+        if let Some(shared) = self.0.take() {
+            shared.failed.send_replace(true);
         }
     }
 }

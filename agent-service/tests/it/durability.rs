@@ -133,6 +133,15 @@ async fn a_failed_commit_is_sticky() {
 }
 
 #[tokio::test]
+async fn a_writer_that_is_gone_is_a_storage_that_failed() {
+    let service = Service::start(Settings::default()).await;
+    service.writer.abort();
+    soon(service.store.failed()).await;
+    assert_eq!(service.submit("lost").await, Err(Refusal::Internal));
+    assert!(service.intake.ready().is_err());
+}
+
+#[tokio::test]
 async fn a_result_that_cannot_be_stored_is_not_told_and_its_task_is_failed_after_the_restart() {
     let mut service = Service::start(Settings::default()).await;
     let id = service.submit("one").await.unwrap().id;

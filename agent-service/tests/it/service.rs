@@ -31,6 +31,10 @@ pub(crate) const START: Timestamp = Timestamp::constant(1_789_552_800, 0);
 /// How a service under test is set up.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
+    /// What the state belongs to.
+    pub(crate) configuration: Value,
+    /// Instead of the one trigger of [`Settings::trigger`].
+    pub(crate) triggers: Option<Vec<Spec>>,
     pub(crate) max_tasks: u32,
     pub(crate) consecutive: u32,
     pub(crate) cooldown: SignedDuration,
@@ -41,6 +45,8 @@ pub(crate) struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            configuration: json!({"name": "brain"}),
+            triggers: None,
             max_tasks: 200,
             consecutive: 1,
             cooldown: SignedDuration::ZERO,
@@ -51,8 +57,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The one trigger that there is.
-    pub(crate) fn trigger(&self) -> Spec {
+    /// The one trigger that there is, unless others are given.
+    fn trigger(&self) -> Spec {
         Spec {
             kind: EventType::new("person.detected").unwrap(),
             source: SourceName::new("cam").unwrap(),
@@ -118,7 +124,7 @@ pub(crate) struct Service {
     settings: Settings,
     directory: TempDir,
     worker: JoinHandle<()>,
-    writer: JoinHandle<()>,
+    pub(crate) writer: JoinHandle<()>,
 }
 
 impl Service {
@@ -129,10 +135,11 @@ impl Service {
 
     /// Starts on a state directory that a service left.
     pub(crate) async fn open(directory: TempDir, settings: Settings, clock: ManualClock) -> Self {
+        let triggers = settings.triggers.clone().unwrap_or_else(|| vec![settings.trigger()]);
         let opening = Opening {
             directory: &directory.path().join("state"),
-            configuration: &json!({"name": "brain"}),
-            limits: Limits { max_tasks: settings.max_tasks, triggers: vec![settings.trigger()] },
+            configuration: &settings.configuration,
+            limits: Limits { max_tasks: settings.max_tasks, triggers },
             now: clock.clock().now(),
         };
         let (store, writer) = Store::open(opening).await.unwrap();
