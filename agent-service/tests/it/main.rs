@@ -12,6 +12,8 @@ mod model;
 #[cfg(test)]
 mod queue;
 #[cfg(test)]
+mod released;
+#[cfg(test)]
 mod service;
 #[cfg(test)]
 mod stopping;
