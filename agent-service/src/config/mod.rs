@@ -8,7 +8,7 @@
 //!
 //! The raw types know only types. Rules are checked once, on the merged whole; each fault names the
 //! field, who set it, and what would be right. Secrets are never in it: it names variables, which
-//! [`Config::missing_secrets`] looks for.
+//! [`Config::check_secrets`] looks for.
 
 mod agent;
 mod check;

@@ -72,17 +72,13 @@ impl Environment {
     }
 
     /// Takes a variable's value as text, where a number or the like was read into it and text is
-    /// wanted. False when the field is not a variable's or is text already.
-    pub(super) fn take_as_text(&mut self, path: &FieldPath) -> bool {
+    /// wanted. `None` when the field is not a variable's or is text already.
+    pub(super) fn take_as_text(&mut self, path: &FieldPath) -> Option<&str> {
         let names = names(path);
-        let Some((_, text)) = self.variables.get(&names) else { return false };
-        match find(&mut self.fields, &names) {
-            None | Some(Value::String(_)) => false,
-            Some(value) => {
-                *value = Value::from(text.as_str());
-                true
-            }
-        }
+        let (_, text) = self.variables.get(&names)?;
+        let value = find(&mut self.fields, &names).filter(|value| !value.is_string())?;
+        *value = Value::from(text.as_str());
+        Some(text)
     }
 }
 
@@ -185,10 +181,10 @@ mod tests {
     fn what_looks_like_a_number_can_be_taken_as_text() {
         let (mut environment, _) = read([("APP__A__B", "1e3"), ("APP__T", "x")]);
         let path = FieldPath::from("a").key("b");
-        assert!(environment.take_as_text(&path));
+        assert_eq!(environment.take_as_text(&path), Some("1e3"));
         assert_eq!(environment.fields["a"], json!({"b": "1e3"}));
-        assert!(!environment.take_as_text(&path));
-        assert!(!environment.take_as_text(&FieldPath::from("t")));
-        assert!(!environment.take_as_text(&FieldPath::from("none")));
+        for other in [path, FieldPath::from("t"), FieldPath::from("none")] {
+            assert_eq!(environment.take_as_text(&other), None);
+        }
     }
 }

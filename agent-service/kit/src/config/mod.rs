@@ -121,7 +121,7 @@ impl<'a> Loader<'a> {
     /// Reads and merges the layers.
     ///
     /// # Errors
-    /// Of each layer that cannot be read or does not fit, its first fault.
+    /// Of each layer, why it cannot be read, or all that does not fit.
     pub fn load<T: DeserializeOwned>(self) -> Result<Loaded<T>, Faults> {
         let mut findings = Findings::new();
         let mut layers = Vec::new();
@@ -148,7 +148,9 @@ impl<'a> Loader<'a> {
         layers.push(Layer::fixed(Origin::Flags, self.flags));
 
         for layer in &mut layers {
-            findings.take(layer.check::<T>());
+            for fault in layer.check::<T>() {
+                findings.add(fault);
+            }
         }
         if !findings.is_empty() {
             return Err(findings.into());
@@ -219,35 +221,68 @@ impl Layer {
         }
     }
 
-    /// Extracts the layer alone.
+    /// Extracts the layer alone; the faults are sentences.
     ///
-    /// A variable whose text looks like a number is one only where a number is wanted, and which
-    /// fields are texts is known only to `T`: so each such refusal is mended and tried again, at most
-    /// once a variable.
-    fn check<T: DeserializeOwned>(&mut self) -> Result<(), String> {
+    /// Extraction stops at its first fault. A field that does not fit is noted and taken out, and the
+    /// rest is tried again, so that a person sees all of them. A variable whose text looks like a
+    /// number is one only where a number is wanted, and which fields are texts is known only to `T`:
+    /// so such a refusal is mended instead.
+    fn check<T: DeserializeOwned>(&mut self) -> Vec<String> {
+        let mut rest = self.fields.clone();
+        let mut faults = Vec::new();
         loop {
-            let figment = Figment::from(Serialized::defaults(&self.fields));
-            let Err(error) = figment.extract::<T>() else { return Ok(()) };
-            if !self.mend(&error) {
-                return Err(fault::explain(&error, &self.fields, |path| self.origin(path)));
+            let figment = Figment::from(Serialized::defaults(&rest));
+            let Err(error) = figment.extract::<T>() else { return faults };
+            let path = FieldPath::in_value(&rest, &error.path);
+            if let Some(text) = self.mend(&error, &path) {
+                // Both are the same but for what was taken out.
+                set(&mut rest, &path, text);
+                continue;
+            }
+            faults.push(fault::explain(&error, &rest, |path| self.origin(path)));
+            if !remove(&mut rest, &path) {
+                return faults;
             }
         }
     }
 
-    fn mend(&mut self, error: &FigmentError) -> bool {
-        let Source::Environment(environment) = &mut self.source else { return false };
-        let Kind::InvalidType(found, wanted) = &error.kind else { return false };
+    /// The text of a variable that was read as a number and is wanted as text.
+    fn mend(&mut self, error: &FigmentError, path: &FieldPath) -> Option<Value> {
+        let Source::Environment(environment) = &mut self.source else { return None };
+        let Kind::InvalidType(found, wanted) = &error.kind else { return None };
         let scalar = matches!(
             found,
             Actual::Bool(_) | Actual::Unsigned(_) | Actual::Signed(_) | Actual::Float(_)
         );
-        let path = FieldPath::in_value(&self.fields, &error.path);
-        if !scalar || wanted != "a string" || !environment.take_as_text(&path) {
-            return false;
+        if !scalar || wanted != "a string" {
+            return None;
         }
+        let text = Value::from(environment.take_as_text(path)?);
         self.fields = Value::Object(environment.fields().clone());
-        true
+        Some(text)
     }
+}
+
+/// The value at a path, if each step of it is there.
+fn at<'v>(value: &'v mut Value, steps: &[Step]) -> Option<&'v mut Value> {
+    steps.iter().try_fold(value, |value, step| match step {
+        Step::Key(name) => value.get_mut(name),
+        Step::Index(index) => value.get_mut(index),
+    })
+}
+
+fn set(value: &mut Value, path: &FieldPath, to: Value) {
+    if let Some(place) = at(value, path.steps()) {
+        *place = to;
+    }
+}
+
+/// Takes a field out of its object; false when it is none. Elements of lists stay: the places of those
+/// behind them would be told wrong.
+fn remove(value: &mut Value, path: &FieldPath) -> bool {
+    let Some((Step::Key(name), parent)) = path.steps().split_last() else { return false };
+    let fields = at(value, parent).and_then(Value::as_object_mut);
+    fields.is_some_and(|fields| fields.remove(name).is_some())
 }
 
 /// Whether a layer says what is at a path: it sets it, or something on the way there that is no object

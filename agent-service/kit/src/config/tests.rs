@@ -235,7 +235,38 @@ fn a_variable_that_looks_like_a_number_is_text_where_text_is_wanted() {
 }
 
 #[test]
-fn every_layer_shows_its_fault_at_once() {
+fn a_layer_shows_all_that_does_not_fit() {
+    let folder = Folder::new().with(
+        "a.json",
+        r#"{"nam": "x", "count": "y", "model": {"modl": 1, "provider": 2},
+            "triggers": [{"promt": "p", "consecutive": -1}, {"consecutive": "z"}]}"#,
+    );
+    let mut faults = folder.faults(Loader::new("APP").file(folder.path("a.json")));
+    faults.sort();
+    assert_eq!(
+        faults,
+        [
+            "`count` in a.json must be a whole number, 0 or more, but is the text \"y\"",
+            "`model.provider` in a.json must be text, but is 2",
+            "`triggers[0].consecutive` in a.json must be a whole number, 0 or more, but is -1",
+            "`triggers[1].consecutive` in a.json must be a whole number, 0 or more, but is the text \"z\"",
+            "unknown field `modl` in a.json (at model): did you mean `model`?",
+            "unknown field `nam` in a.json: did you mean `name`?",
+            "unknown field `promt` in a.json (at triggers[0]): did you mean `prompt`?",
+        ]
+    );
+    let vars =
+        Vars::from_iter([("APP__COUNT", "x"), ("APP__MODEL__MODEL", "4"), ("APP__NAME", "5")]);
+    assert_eq!(
+        Folder::new().faults(Loader::new("APP").environment(&vars)),
+        [
+            "`count` in the environment variable APP__COUNT must be a whole number, 0 or more, but is the text \"x\""
+        ]
+    );
+}
+
+#[test]
+fn every_layer_shows_its_faults_at_once() {
     let folder = Folder::new()
         .with("a.json", r#"{"nam": "x"}"#)
         .with("b.json", "[]")
