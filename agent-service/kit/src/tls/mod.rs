@@ -12,7 +12,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::server::{ClientHello, NoServerSessionStorage, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::{RootCertStore, ServerConfig};
 use tokio_util::sync::CancellationToken;
@@ -108,10 +108,15 @@ pub fn trust_only(file: &Path) -> Result<RootCertStore, Error> {
 }
 
 /// The settings of a TLS server: TLS 1.2 and 1.3, HTTP/1.1 only, no client certificates.
+///
+/// Sessions are not resumed: a client that resumes one does not look at the certificate, and so would
+/// go on with one that was replaced.
 pub fn server_config(certificate: Arc<ServerCertificate>) -> Arc<ServerConfig> {
     install_provider();
     let mut config = ServerConfig::builder().with_no_client_auth().with_cert_resolver(certificate);
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
     Arc::new(config)
 }
 

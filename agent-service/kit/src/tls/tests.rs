@@ -32,14 +32,22 @@ impl Files {
     }
 
     fn client(&self) -> ClientConnection {
+        connection(&self.client_config())
+    }
+
+    fn client_config(&self) -> Arc<ClientConfig> {
         install_provider();
         let mut config = ClientConfig::builder()
             .with_root_certificates(trust_only(&self.cert()).unwrap())
             .with_no_client_auth();
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        let name = ServerName::try_from("agent.example").unwrap();
-        ClientConnection::new(Arc::new(config), name).unwrap()
+        Arc::new(config)
     }
+}
+
+fn connection(config: &Arc<ClientConfig>) -> ClientConnection {
+    let name = ServerName::try_from("agent.example").unwrap();
+    ClientConnection::new(Arc::clone(config), name).unwrap()
 }
 
 /// Shakes hands in memory; the client's view of it, or why it refuses.
@@ -104,6 +112,21 @@ fn new_files_are_served_after_a_reload_and_the_old_ones_until_then() {
     assert_eq!(certificate.reload().unwrap(), Reload::Changed);
     shake_hands(files.client(), &config).unwrap();
     assert!(shake_hands(old, &config).is_err());
+}
+
+#[test]
+fn a_client_that_was_here_before_looks_at_the_new_certificate() {
+    let files = Files::new();
+    let certificate = files.load();
+    let config = server_config(Arc::clone(&certificate));
+    // One client keeps what it needs to resume a session, over all of its connections.
+    let client = files.client_config();
+    for _ in 0..2 {
+        shake_hands(connection(&client), &config).unwrap();
+    }
+    files.renew();
+    certificate.reload().unwrap();
+    assert!(shake_hands(connection(&client), &config).is_err());
 }
 
 #[test]
