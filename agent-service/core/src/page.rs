@@ -2,7 +2,7 @@
 //!
 //! Tasks are listed with the newest status first. A page ends early to stay within [`MAX_BYTES`]; the
 //! next one begins strictly after the last task that was shown. A task that changes during a walk moves
-//! to the front; the walk's own watermark keeps it from coming twice when the wall clock was set back.
+//! to the front, and so is never shown twice.
 
 /// The largest body of a page, in bytes. Source: CONTRACT, section 3, "tasks".
 pub const MAX_BYTES: usize = 1024 * 1024;

@@ -69,6 +69,8 @@ pub fn admit(load: Load, max_tasks: u32) -> Admission {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -98,5 +100,36 @@ mod tests {
     fn a_refusal_names_the_limit() {
         assert!(Full::Pending.message(200).contains("64 tasks are pending"));
         assert!(Full::Retained.message(7).contains("all 7 retained tasks"));
+    }
+
+    proptest! {
+        /// Whatever comes and ends, in any order: the bounds hold, and an empty service lets anybody in.
+        #[test]
+        fn no_stream_of_submissions_and_ends_breaks_a_bound(
+            max_tasks in 1_u32..=100,
+            steps in prop::collection::vec(0_u8..4, 1..400),
+        ) {
+            let (mut pending, mut retained, mut held) = (0_u32, 0_u32, 0_u32);
+            for step in steps {
+                match step {
+                    // The running task ends, and its worker may still hold it.
+                    0 if pending > 0 => (pending, held) = (pending - 1, 1),
+                    1 => held = 0,
+                    _ => {
+                        let ended = retained - pending;
+                        let load = Load { pending, retained, evictable: ended > held.min(ended) };
+                        match admit(load, max_tasks) {
+                            Admission::Admit => (pending, retained) = (pending + 1, retained + 1),
+                            Admission::Evict => pending += 1,
+                            Admission::Full(_) => {
+                                prop_assert!(pending == MAX_PENDING || retained == max_tasks);
+                                prop_assert!(pending > 0 || held > 0);
+                            }
+                        }
+                    }
+                }
+                prop_assert!(pending <= MAX_PENDING && pending <= retained && retained <= max_tasks);
+            }
+        }
     }
 }
