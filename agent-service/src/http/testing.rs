@@ -109,10 +109,10 @@ impl Backend for Script {
         assert!(!self.panics.load(Ordering::Relaxed), "as the test wished");
         let all = self.tasks.borrow().clone();
         let total = u64::try_from(all.len()).unwrap();
-        // Sequence n is the n-th task; the newest comes first.
+        // Change n is that of the n-th task; the newest comes first.
         let mut rest: Vec<Listed> = (1..)
             .zip(all)
-            .map(|(sequence, task)| Listed { task, cursor: Cursor { status_millis: 0, sequence } })
+            .map(|(change, task)| Listed { task, cursor: Cursor { change } })
             .filter(|listed| query.after.is_none_or(|after| listed.cursor < after))
             .collect();
         rest.reverse();

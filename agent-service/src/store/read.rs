@@ -69,7 +69,7 @@ pub(super) async fn page(pool: &SqlitePool, list: &ListTasks) -> Result<TaskPage
         .bind(list.context_id.as_deref())
         .bind(status)
         .bind(after)
-        .bind(list.after.map(|cursor| cursor.sequence))
+        .bind(list.after.map(|cursor| cursor.change))
         .bind(limit)
         .bind(with_history)
         .bind(list.include_artifacts)
@@ -91,8 +91,7 @@ pub(super) async fn page(pool: &SqlitePool, list: &ListTasks) -> Result<TaskPage
 }
 
 fn listed(row: &sqlx::sqlite::SqliteRow) -> Result<Listed> {
-    let cursor =
-        Cursor { status_millis: get(row, "status_millis")?, sequence: get(row, "change")? };
+    let cursor = Cursor { change: get(row, "change")? };
     Ok(Listed { task: row::task(row)?, cursor })
 }
 

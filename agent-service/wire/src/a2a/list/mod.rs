@@ -56,14 +56,13 @@ impl Default for ListTasks {
     }
 }
 
-/// The place of a task in the order of a listing: newest status first, and by `sequence` (newest
-/// first) among tasks of one millisecond. A page goes on strictly after it.
+/// The place of a task in the order of a listing: newest status first. A page goes on strictly after it.
+///
+/// It is no time: a task whose status changes while the clock is set back would come a second time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cursor {
-    /// The status timestamp, milliseconds since 1970.
-    pub status_millis: i64,
-    /// The task's place in the order of submission.
-    pub sequence: i64,
+    /// The place of the task's status among all changes of status, from 1; the newest has the largest.
+    pub change: i64,
 }
 
 /// What a client sends back to get the next page.
@@ -117,8 +116,7 @@ impl ListTasks {
     /// Makes the token with which this listing, with these filters, goes on after a task.
     pub fn token_after(&self, cursor: Cursor) -> PageToken {
         let mut bytes = vec![TOKEN_VERSION];
-        bytes.extend(cursor.status_millis.to_be_bytes());
-        bytes.extend(cursor.sequence.to_be_bytes());
+        bytes.extend(cursor.change.to_be_bytes());
         bytes.extend(self.filter_mark());
         PageToken(hex_encode(&bytes))
     }
@@ -141,15 +139,11 @@ impl ListTasks {
         };
         let bytes = hex_decode(token).ok_or_else(malformed)?;
         let rest = bytes.strip_prefix(&[TOKEN_VERSION]).ok_or_else(malformed)?;
-        let (millis, rest) = rest.split_first_chunk::<8>().ok_or_else(malformed)?;
-        let (sequence, mark) = rest.split_first_chunk::<8>().ok_or_else(malformed)?;
+        let (change, mark) = rest.split_first_chunk::<8>().ok_or_else(malformed)?;
         if mark != self.filter_mark() {
             return Err(malformed());
         }
-        Ok(Cursor {
-            status_millis: i64::from_be_bytes(*millis),
-            sequence: i64::from_be_bytes(*sequence),
-        })
+        Ok(Cursor { change: i64::from_be_bytes(*change) })
     }
 
     fn filter_mark(&self) -> [u8; 8] {
