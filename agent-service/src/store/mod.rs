@@ -8,6 +8,7 @@
 //! sqlx does not leave this module. Decisions are made by `agent_core`; here they are read and written.
 
 mod binding;
+mod book;
 mod change;
 mod directory;
 mod error;
@@ -36,12 +37,12 @@ use serde_json::Value;
 use sqlx::sqlite::SqlitePool;
 use tokio::sync::{mpsc, oneshot, watch};
 
-pub use self::change::Limits;
+pub use self::book::Limits;
 pub use self::directory::{left_beside, under_root};
 pub use self::error::Error;
 pub use self::writer::Writer;
 
-use self::change::{Handed, Returned, Taken, Turned, answer_of, refusal};
+use self::book::{Handed, Returned, Taken, Turned, answer_of, refusal};
 use self::directory::Directory;
 use self::shared::{Mirror, Shared};
 use self::writer::{Change, Next, Reply};

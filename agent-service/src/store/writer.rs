@@ -18,7 +18,8 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::{error, info};
 use uuid::Uuid;
 
-use super::change::{Book, Decision, Effects, EventTaken, Limits, Returned, Step, Taken, Turned};
+use super::book::{Book, Decision, Effects, EventTaken, Limits, Returned, Taken, Turned};
+use super::change::Step;
 use super::error::{Doing, Result, chain};
 use super::shared::Shared;
 use super::tasks::{self, Moment, Place};
