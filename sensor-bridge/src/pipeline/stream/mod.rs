@@ -168,10 +168,14 @@ impl Stream {
                 && held.observation.confidence < observation.confidence
         });
         if let Some(held) = same {
-            // The frame before was never there.
+            // The frame before was never there, but the valley that it absorbed was.
+            let absorbed = held.absorbed;
             self.after = held.window.join(self.after);
             counters.superseded += 1;
             self.push(observation, counters);
+            if let Some(latest) = &mut self.latest {
+                latest.absorbed |= absorbed;
+            }
         } else if self.latest.as_ref().is_some_and(|held| held.observation.at == at)
             || self.low.as_ref().is_some_and(|held| held.observation.at == at)
             || self.handed == Some(at)

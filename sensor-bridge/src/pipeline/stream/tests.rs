@@ -243,6 +243,21 @@ fn a_frame_of_equal_time_takes_the_place_of_an_unsent_lower_one() {
 }
 
 #[test]
+fn a_frame_that_absorbed_a_valley_is_not_taken_back_however_often_its_time_comes_again() {
+    let mut bench = Bench::new(Some(0.85));
+    bench.see(1, 0.9);
+    assert_eq!(bench.taken(), [1]);
+    bench.see(14, 0.4);
+    bench.see(15, 0.0);
+    bench.again(15, 0.2);
+    bench.again(15, 0.9);
+    assert_eq!(bench.taken(), [15], "the low of 14 was left to it");
+    bench.see(16, 0.9);
+    assert_eq!(bench.taken(), [16]);
+    assert_eq!(bench.counters.lows, 3);
+}
+
+#[test]
 fn a_window_tells_what_lies_between_two_posts() {
     let mut bench = Bench::new(Some(0.85));
     let mut windows = Vec::new();
