@@ -110,17 +110,14 @@ impl Error {
             }
             Self::BodySlow => {
                 ApiError::invalid("", format!("the body must come within {BODY_SECONDS} s"))
-                    .with_status(408)
             }
             Self::BodyBroken => ApiError::invalid("", "the body broke off"),
             Self::Malformed => ApiError::invalid("", "the request is no HTTP/1.1"),
             Self::HeadTooLarge => {
                 ApiError::invalid("", format!("the headers must be at most {HEAD_LIMIT} bytes"))
-                    .with_status(431)
             }
             Self::HeadSlow => {
                 ApiError::invalid("", format!("the headers must come within {HEAD_SECONDS} s"))
-                    .with_status(408)
             }
             Self::Unsupported(what) => {
                 ApiError::new(Reason::UnsupportedOperation, format!("{what} is not supported"))

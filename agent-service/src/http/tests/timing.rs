@@ -94,7 +94,7 @@ async fn headers_have_5_s_from_their_first_byte_however_they_trickle() {
     }
     let answer = client.answer().await;
     assert_eq!(client.start.elapsed(), Duration::from_secs(35));
-    assert!(answer.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{answer}");
+    assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{answer}");
     assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
     assert!(answer.ends_with('}'), "{answer}");
     assert_eq!(client.rest().await, (String::new(), Duration::from_secs(35)));
@@ -107,7 +107,7 @@ async fn a_second_request_has_its_own_5_s() {
     client.answer().await;
     tokio::time::sleep(Duration::from_secs(20)).await;
     client.write("GET /hea").await;
-    assert!(client.answer().await.starts_with("HTTP/1.1 408"));
+    assert!(client.answer().await.starts_with("HTTP/1.1 400"));
     assert_eq!(client.start.elapsed(), Duration::from_secs(25));
 }
 
@@ -118,7 +118,7 @@ async fn a_body_has_30_s() {
     client.write("{").await;
     let answer = client.answer().await;
     assert_eq!(client.start.elapsed(), Duration::from_secs(30));
-    assert!(answer.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{answer}");
+    assert!(answer.starts_with("HTTP/1.1 400 Bad Request\r\n"), "{answer}");
     assert!(answer.contains("the body must come within 30 s"), "{answer}");
     assert_eq!(client.rest().await.0, "");
 }

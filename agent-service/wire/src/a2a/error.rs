@@ -122,7 +122,7 @@ pub struct Violation {
 pub struct ApiError {
     /// The reason.
     pub reason: Reason,
-    /// The HTTP status: the reason's own, or 405, 408, 413, 415, 431 for a fault of the transport.
+    /// The HTTP status: the reason's own, or 405, 413, 415 for a fault of the transport.
     pub status: u16,
     /// A sentence for a person; no internals.
     pub message: String,
