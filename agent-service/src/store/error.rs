@@ -29,7 +29,7 @@ pub enum Error {
         /// The database.
         path: PathBuf,
         /// What SQLite said.
-        source: sqlx::Error,
+        source: Cause,
     },
     /// A statement failed on the open database.
     #[error("cannot {doing} in the database")]
@@ -37,7 +37,7 @@ pub enum Error {
         /// What was tried, as a verb.
         doing: &'static str,
         /// What SQLite said.
-        source: sqlx::Error,
+        source: Cause,
     },
     /// A row that this program cannot have written.
     #[error("the database holds an impossible value: {table}.{column} of {id}: {why}")]
@@ -87,6 +87,14 @@ pub enum Error {
     },
 }
 
+/// What SQLite or its driver said.
+pub(super) type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// Takes SQLite's own words out of the driver's error, which would say them twice.
+pub(super) fn cause(error: sqlx::Error) -> Cause {
+    if let sqlx::Error::Database(said) = error { said.into_error() } else { Box::new(error) }
+}
+
 /// A result of the storage.
 pub(super) type Result<T> = std::result::Result<T, Error>;
 
@@ -98,7 +106,7 @@ pub(super) trait Doing<T> {
 
 impl<T> Doing<T> for sqlx::Result<T> {
     fn doing(self, doing: &'static str) -> Result<T> {
-        self.map_err(|source| Error::Statement { doing, source })
+        self.map_err(|error| Error::Statement { doing, source: cause(error) })
     }
 }
 

@@ -12,7 +12,7 @@ use sqlx::sqlite::{
 use sqlx::{ConnectOptions, Connection, Row};
 
 use super::binding;
-use super::error::{Error, Result};
+use super::error::{Error, Result, cause};
 
 /// The schema, a file a version. Numbers are positions in this list, from 1.
 const MIGRATIONS: [&str; 1] = [include_str!("../../migrations/0001_state.sql")];
@@ -47,7 +47,7 @@ fn options(path: &Path) -> SqliteConnectOptions {
 
 fn failed(doing: &'static str, path: &Path) -> impl FnOnce(sqlx::Error) -> Error {
     let path = path.to_owned();
-    move |source| Error::Sqlite { doing, path, source }
+    move |error| Error::Sqlite { doing, path, source: cause(error) }
 }
 
 /// Opens the one connection that writes, and brings the schema up to date.

@@ -177,6 +177,18 @@ async fn a_later_schema_is_refused() {
 }
 
 #[tokio::test]
+async fn a_database_that_is_none_is_refused_with_its_path_and_what_sqlite_says_once() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("state");
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join("state.db"), "this is not a database").unwrap();
+    let error = try_open(&path, &json!({"name": "a"}), 10).await.err().unwrap();
+    let text = error::chain(&error);
+    assert!(text.contains(path.join("state.db").to_str().unwrap()), "{text}");
+    assert_eq!(text.matches("file is not a database").count(), 1, "{text}");
+}
+
+#[tokio::test]
 async fn what_was_acknowledged_is_there_after_a_crash_and_working_tasks_are_failed() {
     let dir = TempDir::new().unwrap();
     let opened = open(&dir, 10).await;

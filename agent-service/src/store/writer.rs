@@ -7,9 +7,9 @@
 
 use std::sync::Arc;
 
-use agent_core::task::Ending;
+use agent_core::task::{self, Ending};
 use agent_wire::a2a::request::Submission;
-use agent_wire::a2a::task::Task;
+use agent_wire::a2a::task::{Task, TaskState};
 use agent_wire::event::Event;
 use agent_wire::value::{ContextId, TaskId};
 use jiff::Timestamp;
@@ -271,10 +271,11 @@ pub(super) async fn recover(connection: &mut SqliteConnection, now: Timestamp) -
         connection.begin_with("BEGIN IMMEDIATE").await.doing("begin a transaction")?;
     let mut last_change = tasks::last_change(&mut transaction).await?;
     for place in tasks::working(&mut transaction).await? {
+        let Some(ending) = task::after_restart(TaskState::Working) else { continue };
         let id = Uuid::new_v4().to_string();
         last_change = last_change.saturating_add(1);
         let at = Moment { now, change: last_change };
-        tasks::end(&mut transaction, place.sequence, &Ending::interrupted(), &id, at).await?;
+        tasks::end(&mut transaction, place.sequence, &ending, &id, at).await?;
         info!(task.id = %place.id, "a task that was working when the service stopped is failed");
     }
     triggers::correct(&mut transaction, now).await?;
