@@ -113,6 +113,32 @@ async fn every_statement_fits_the_schema() {
 }
 
 #[tokio::test]
+async fn no_change_walks_through_what_is_retained() {
+    let dir = TempDir::new().unwrap();
+    open(&dir, 10).await.close().await;
+    let path = dir.path().join("state/state.db");
+    let mut connection = sqlx::SqliteConnection::connect(path.to_str().unwrap()).await.unwrap();
+    let all = receipts::STATEMENTS.iter().chain(&tasks::STATEMENTS).chain(&triggers::STATEMENTS);
+    // These are for the start; all others are for changes.
+    let at_start = [
+        "SELECT key, content, task_id, reason FROM receipts ORDER BY position",
+        "SELECT source, type, sequence, last_nanos, fired_nanos FROM triggers",
+        "SELECT count(*) FROM tasks",
+    ];
+    for statement in all.filter(|statement| !at_start.contains(statement)) {
+        let explain = sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {statement}"));
+        for step in sqlx::raw_sql(explain).fetch_all(&mut connection).await.unwrap() {
+            let step: String = sqlx::Row::get(&step, "detail");
+            // A scan of an index that holds only the rows in question, and of which one is taken.
+            let bounded = ["tasks_queued", "tasks_working", "tasks_ended"];
+            let scan = step.starts_with("SCAN") && !step.contains("CONSTANT ROW");
+            let fine = !scan || bounded.iter().any(|index| step.contains(index));
+            assert!(fine && !step.contains("TEMP B-TREE"), "{statement}: {step}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn the_directory_is_0700_and_its_files_0600_also_when_they_were_not() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("state");
