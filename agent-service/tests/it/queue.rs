@@ -7,7 +7,7 @@ use agent_service::refusal::Refusal;
 use agent_service::runner::{Failure, Origin};
 use agent_wire::a2a::list::ListTasks;
 use agent_wire::a2a::task::{Role, TaskState};
-use agent_wire::value::TaskId;
+use agent_wire::value::{TaskId, TraceParent};
 use serde_json::json;
 
 use crate::service::{Backend, Service, Settings, message, soon, submission};
@@ -65,16 +65,19 @@ async fn a_result_over_32000_bytes_is_cut_with_a_mark() {
 #[tokio::test]
 async fn a_job_carries_what_the_message_said() {
     let mut service = Service::start(Settings::default()).await;
-    let message = submission(&json!({
+    let mut message = submission(&json!({
         "messageId": "m", "contextId": "ctx", "role": "ROLE_USER",
         "parts": [{"text": "one"}, {"text": "two"}],
         "metadata": {"wendy.delegation_depth": 3, "who": "me"},
     }));
+    let trace = TraceParent::parse("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01");
+    message.trace.clone_from(&trace);
     let task = service.intake.submit(message).await.unwrap();
     let running = service.next_job().await;
     let job = &running.job;
     assert_eq!((&job.task, job.context.as_str()), (&task.id, "ctx"));
     assert_eq!((job.prompt.as_str(), job.depth.get()), ("one\ntwo", 3));
+    assert!(trace.is_some() && job.trace == trace, "{:?}", job.trace);
     let Origin::Message { id, metadata: Some(metadata) } = &job.origin else {
         panic!("not a message with metadata")
     };
