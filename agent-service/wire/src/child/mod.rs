@@ -187,11 +187,12 @@ impl Incoming {
                 version.as_u64()?;
             }
         }
+        let response = fields.response(ok)?;
         match kind.as_deref() {
-            Some("ready") => Some(Self::Ready(Ready { ok, error: fields.text("error").ok()? })),
-            Some("response") => fields.response(ok),
+            Some("ready") => Some(Self::Ready(Ready { ok, error: response.error })),
+            Some("response") => Some(Self::Response(response)),
             None if ["id", "output", "error", "exit_code"].iter().any(|name| fields.set(name)) => {
-                fields.response(ok)
+                Some(Self::Response(response))
             }
             None | Some(_) => None,
         }
@@ -218,18 +219,18 @@ impl Fields<'_> {
         }
     }
 
-    fn response(&self, ok: bool) -> Option<Incoming> {
+    fn response(&self, ok: bool) -> Option<Response> {
         let exit_code = match self.0.get("exit_code") {
             None | Some(Value::Null) => None,
             Some(value) => Some(i32::try_from(value.as_i64()?).ok()?),
         };
-        Some(Incoming::Response(Response {
+        Some(Response {
             id: self.text("id").ok()?,
             ok,
             output: self.text("output").ok()?,
             error: self.text("error").ok()?,
             exit_code,
-        }))
+        })
     }
 }
 

@@ -59,6 +59,7 @@ fn what_means_nothing_is_nothing() {
         r#"{"output":NaN}"#,
         r#"{"output":"x"}{"output":"y"}"#,
         r#"{"kind":"ready","error":7}"#,
+        r#"{"kind":"ready","id":7}"#,
         r#"{"id":null}"#,
     ];
     for line in lines {
