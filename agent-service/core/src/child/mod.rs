@@ -1,12 +1,13 @@
 //! One persistent agent process, seen through its lines: bytes in, effects out.
 //!
 //! ```text
-//! Starting ──ready ok──▶ Idle ──ask──▶ Asked ──answer──▶ Idle
-//!     └──refusal──▶ Over      └─ line too long, or end of output ─▶ Over
+//! Starting ──ready ok──▶ Ready ──ask──▶ writing ──on_written──▶ asked ──answer──▶ Ready
+//!     └──refusal──▶ Over   └─ line too long, or end of output ─▶ Over
 //! ```
 //!
 //! The shell owns the pipes, the clock and the signals; this machine decides what a byte means. A frame
-//! counts only in the phase that waits for it, so a leftover of one question never answers the next.
+//! counts only while it is waited for: an answer only after the last byte of its request was written, so
+//! a leftover of one question never answers the next.
 
 mod key;
 mod lines;
@@ -17,16 +18,24 @@ pub use self::key::{Key, Scope};
 pub use self::lines::{Line, Lines};
 
 /// Where the instance stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// Spawned, and not ready yet: nothing may be asked.
     Starting,
-    /// Ready for a request.
-    Idle,
-    /// A request was begun to be written, and waits for its answer.
-    Asked { id: String },
+    /// It takes requests, one at a time.
+    Ready,
     /// It will never answer again.
     Over,
+}
+
+/// A request that is being written, or waits for its answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Flight {
+    id: String,
+    /// Bytes that are still to be written.
+    left: usize,
+    /// Whether any byte was accepted: from then on its effects are uncertain.
+    accepted: bool,
 }
 
 /// What the shell has to do about what the agent wrote.
@@ -40,6 +49,15 @@ pub enum Effect {
     Answered(Response),
     /// A line passed the limit: the request has failed, and the instance is of no use any more.
     TooLong,
+}
+
+/// What becomes of a request whose instance ended without an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unanswered {
+    /// No byte of it was accepted: another instance may be asked.
+    NotAccepted,
+    /// The agent may have acted on it: it must never be sent again.
+    Lost,
 }
 
 /// Frames that meant nothing, by the reason.
@@ -63,6 +81,7 @@ pub struct NotIdle;
 pub struct Machine {
     lines: Lines,
     phase: Phase,
+    flight: Option<Flight>,
     dropped: Dropped,
 }
 
@@ -72,6 +91,7 @@ impl Machine {
         Self {
             lines: Lines::new(max_line_bytes),
             phase: Phase::Starting,
+            flight: None,
             dropped: Dropped::default(),
         }
     }
@@ -81,16 +101,39 @@ impl Machine {
         self.dropped
     }
 
-    /// A request is about to be written; only what comes after this can answer it.
+    /// Whether a request may be sent now.
+    pub fn is_idle(&self) -> bool {
+        self.phase == Phase::Ready && self.flight.is_none()
+    }
+
+    /// A request of `length` bytes is about to be written.
+    ///
+    /// Only what the agent writes after the last of them can answer it.
     ///
     /// # Errors
     /// When the instance is not idle.
-    pub fn ask(&mut self, id: impl Into<String>) -> Result<(), NotIdle> {
-        if self.phase != Phase::Idle {
+    pub fn ask(&mut self, id: impl Into<String>, length: usize) -> Result<(), NotIdle> {
+        if !self.is_idle() {
             return Err(NotIdle);
         }
-        self.phase = Phase::Asked { id: id.into() };
+        self.flight = Some(Flight { id: id.into(), left: length, accepted: false });
         Ok(())
+    }
+
+    /// The agent's input took `count` further bytes of the request.
+    pub fn on_written(&mut self, count: usize) {
+        if let Some(flight) = &mut self.flight {
+            flight.left = flight.left.saturating_sub(count);
+            flight.accepted |= count > 0;
+        }
+    }
+
+    /// The instance ends: what becomes of the request that has no answer, if there is one.
+    pub fn on_over(&mut self) -> Option<Unanswered> {
+        self.phase = Phase::Over;
+        self.flight
+            .take()
+            .map(|flight| if flight.accepted { Unanswered::Lost } else { Unanswered::NotAccepted })
     }
 
     /// The agent wrote these bytes.
@@ -118,29 +161,35 @@ impl Machine {
             self.dropped.unreadable = self.dropped.unreadable.saturating_add(1);
             return None;
         };
-        match (&self.phase, frame) {
-            (Phase::Starting, Incoming::Ready(ready)) if ready.ok => {
-                self.phase = Phase::Idle;
+        match (frame, self.phase) {
+            (Incoming::Ready(ready), Phase::Starting) if ready.ok => {
+                self.phase = Phase::Ready;
                 Some(Effect::Live)
             }
-            (Phase::Starting, Incoming::Ready(ready)) => {
+            (Incoming::Ready(ready), Phase::Starting) => {
                 self.phase = Phase::Over;
                 Some(Effect::Refused(ready.error))
             }
-            (Phase::Asked { id }, Incoming::Response(response)) => {
-                if response.id.as_ref().is_some_and(|answered| answered != id) {
-                    self.dropped.foreign = self.dropped.foreign.saturating_add(1);
-                    return None;
-                }
-                self.phase = Phase::Idle;
-                Some(Effect::Answered(response))
-            }
-            (Phase::Starting | Phase::Idle | Phase::Over, Incoming::Response(_))
-            | (Phase::Asked { .. } | Phase::Idle | Phase::Over, Incoming::Ready(_)) => {
+            (Incoming::Response(response), Phase::Ready) => self.on_response(response),
+            (Incoming::Response(_), Phase::Starting | Phase::Over)
+            | (Incoming::Ready(_), Phase::Ready | Phase::Over) => {
                 self.dropped.unasked = self.dropped.unasked.saturating_add(1);
                 None
             }
         }
+    }
+
+    fn on_response(&mut self, response: Response) -> Option<Effect> {
+        let Some(flight) = self.flight.take_if(|flight| flight.left == 0) else {
+            self.dropped.unasked = self.dropped.unasked.saturating_add(1);
+            return None;
+        };
+        if response.id.as_ref().is_some_and(|answered| *answered != flight.id) {
+            self.dropped.foreign = self.dropped.foreign.saturating_add(1);
+            self.flight = Some(flight);
+            return None;
+        }
+        Some(Effect::Answered(response))
     }
 }
 

@@ -17,6 +17,12 @@ fn answer(id: Option<&str>, output: &str) -> Effect {
     })
 }
 
+/// A request that is written whole.
+fn ask(machine: &mut Machine, id: &str) {
+    machine.ask(id, 9).unwrap();
+    machine.on_written(9);
+}
+
 fn idle() -> Machine {
     let mut machine = Machine::new(1000);
     assert_eq!(machine.on_bytes(READY.as_bytes()), [Effect::Live]);
@@ -43,7 +49,6 @@ fn only_ready_completes_the_handshake() {
             "Welcome!\n\n[1]\nnull\n\0\n{\"kind\":\"ready\"}\n",
             vec![Effect::Live],
         ),
-        ("bad UTF-8, then ready", "", vec![]),
         ("no newline yet", "{\"kind\":\"ready\"}", vec![]),
     ];
     for (name, text, expected) in cases {
@@ -85,10 +90,25 @@ fn an_answer_is_the_frame_that_belongs_to_the_request_in_flight() {
             vec![answer(None, "a")],
         ),
         ("pretty-printed", "{\n\"output\":\n\"a\"\n}\n", vec![]),
+        ("success of a wrong type", "{\"id\":\"7\",\"ok\":\"yes\",\"output\":\"a\"}\n", vec![]),
+        ("an exit code over 31 bits", "{\"id\":\"7\",\"exit_code\":4294967296}\n", vec![]),
+        ("an exit code with a point", "{\"id\":\"7\",\"exit_code\":0.0}\n", vec![]),
+        ("two objects on a line", "{\"output\":\"a\"}{\"output\":\"b\"}\n", vec![]),
+        ("carriage return", "{\"output\":\"a\"}\r\n", vec![answer(None, "a")]),
+        (
+            "a repeated name: the last one counts",
+            "{\"id\":\"6\",\"id\":\"7\",\"output\":\"a\"}\n",
+            vec![answer(Some("7"), "a")],
+        ),
+        (
+            "an echo of the request",
+            "{\"v\":1,\"kind\":\"request\",\"id\":\"7\",\"output\":\"a\"}\n",
+            vec![],
+        ),
     ];
     for (name, text, expected) in cases {
         let mut machine = idle();
-        machine.ask("7").unwrap();
+        ask(&mut machine, "7");
         assert_eq!(machine.on_bytes(text.as_bytes()), expected, "{name}");
     }
 }
@@ -98,33 +118,84 @@ fn a_frame_from_before_the_request_never_answers_it() {
     let mut machine = idle();
     assert!(machine.on_bytes(b"{\"output\":\"chatter\"}\n{\"output\":\"more\"}\n").is_empty());
     assert_eq!(machine.dropped().unasked, 2);
-    machine.ask("1").unwrap();
+    ask(&mut machine, "1");
     assert_eq!(machine.on_bytes(b"{\"output\":\"mine\"}\n"), [answer(None, "mine")]);
     // The answer of question 1 comes again, without an id, and must not answer question 2.
     assert!(machine.on_bytes(b"{\"output\":\"mine\"}\n").is_empty());
-    machine.ask("2").unwrap();
+    ask(&mut machine, "2");
     assert_eq!(machine.on_bytes(b"{\"id\":\"1\",\"output\":\"mine\"}\n"), []);
     assert_eq!(machine.dropped().foreign, 1);
 }
 
 #[test]
-fn a_request_needs_an_idle_instance() {
-    assert_eq!(Machine::new(10).ask("1"), Err(NotIdle), "before ready");
+fn what_comes_before_the_last_byte_of_a_request_is_no_answer_to_it() {
     let mut machine = idle();
-    machine.ask("1").unwrap();
-    assert_eq!(machine.ask("2"), Err(NotIdle), "one at a time");
+    machine.ask("1", 9).unwrap();
+    let frame = b"{\"id\":\"1\",\"output\":\"guessed\"}\n{\"output\":\"guessed\"}\n";
+    assert_eq!(machine.on_bytes(frame), [], "nothing is written");
+    machine.on_written(8);
+    assert_eq!(machine.on_bytes(frame), [], "a byte is missing");
+    assert_eq!(machine.dropped().unasked, 4);
+    machine.on_written(1);
+    assert_eq!(machine.on_bytes(b"{\"output\":\"a\"}\n"), [answer(None, "a")]);
+}
+
+#[test]
+fn a_request_is_lost_from_the_first_byte_that_was_accepted() {
+    let cases = [
+        ("none", 0, Unanswered::NotAccepted),
+        ("one", 1, Unanswered::Lost),
+        ("all", 9, Unanswered::Lost),
+    ];
+    for (name, written, expected) in cases {
+        for end in ["exit", "a line that is too long", "end of output"] {
+            let mut machine = Machine { lines: Lines::new(20), ..idle() };
+            machine.ask("1", 9).unwrap();
+            machine.on_written(written);
+            match end {
+                "exit" => {}
+                "end of output" => assert_eq!(machine.on_end(), []),
+                _ => assert_eq!(machine.on_bytes(&[b'x'; 21]), [Effect::TooLong]),
+            }
+            assert_eq!(machine.on_over(), Some(expected), "{name} accepted, then {end}");
+            assert_eq!(machine.on_over(), None, "told once");
+        }
+    }
+    let mut machine = idle();
+    ask(&mut machine, "1");
+    assert_eq!(machine.on_bytes(b"{\"output\":\"a\"}\n"), [answer(None, "a")]);
+    assert_eq!(machine.on_over(), None, "what is answered is not lost");
+    assert_eq!(machine.ask("2", 9), Err(NotIdle));
+}
+
+#[test]
+fn a_deeply_nested_line_costs_nothing_but_itself() {
+    let mut machine = Machine { lines: Lines::new(1_000_000), ..idle() };
+    ask(&mut machine, "1");
+    let deep = format!("{{\"output\":{}{}}}\n", "[".repeat(5000), "]".repeat(5000));
+    assert_eq!(machine.on_bytes(deep.as_bytes()), []);
+    assert_eq!(machine.dropped().unreadable, 1);
+    assert_eq!(machine.on_bytes(b"{\"output\":\"a\"}\n"), [answer(None, "a")]);
+}
+
+#[test]
+fn a_request_needs_an_idle_instance() {
+    assert_eq!(Machine::new(10).ask("1", 9), Err(NotIdle), "before ready");
+    let mut machine = idle();
+    ask(&mut machine, "1");
+    assert_eq!(machine.ask("2", 9), Err(NotIdle), "one at a time");
     assert_eq!(machine.on_end(), []);
-    assert_eq!(machine.ask("3"), Err(NotIdle), "after the end");
+    assert_eq!(machine.ask("3", 9), Err(NotIdle), "after the end");
 }
 
 #[test]
 fn a_last_line_without_a_newline_counts_at_the_end() {
     let mut machine = idle();
-    machine.ask("1").unwrap();
+    ask(&mut machine, "1");
     assert!(machine.on_bytes(b"{\"output\":\"a\"}").is_empty());
     assert_eq!(machine.on_end(), [answer(None, "a")]);
     let mut machine = idle();
-    machine.ask("1").unwrap();
+    ask(&mut machine, "1");
     machine.on_bytes(b"{\"output\":\"a");
     assert_eq!(machine.on_end(), [], "half an object is no answer");
 }
@@ -136,7 +207,7 @@ fn a_line_may_be_as_long_as_the_limit_and_no_longer() {
         [(line.len(), vec![answer(None, "aaaa")]), (line.len() - 1, vec![Effect::TooLong])]
     {
         let mut machine = Machine { lines: Lines::new(limit), ..idle() };
-        machine.ask("1").unwrap();
+        ask(&mut machine, "1");
         let text = format!("{line}\n");
         assert_eq!(machine.on_bytes(text.as_bytes()), expected, "limit {limit}");
     }
@@ -158,7 +229,7 @@ fn success_is_the_exit_code_and_else_ok() {
     ];
     for (text, success, delivered) in cases {
         let mut machine = idle();
-        machine.ask("1").unwrap();
+        ask(&mut machine, "1");
         let effects = machine.on_bytes(format!("{text}\n").as_bytes());
         let [Effect::Answered(response)] = effects.as_slice() else {
             panic!("{text}: {effects:?}")
@@ -215,14 +286,57 @@ proptest! {
         prop_assert_eq!(pieces, whole);
     }
 
-    /// Nothing that an agent writes answers a question that was not asked.
+    /// Nothing that an agent writes answers a question that was not asked: there are never more answers
+    /// than requests that were written to their end, whatever comes in between.
     #[test]
-    fn no_bytes_answer_what_was_not_asked(bytes in prop::collection::vec(any::<u8>(), 0..300), frames in prop::collection::vec("\\{\"(id|output)\":\"[a-z0-9]{0,3}\"\\}\n", 0..20)) {
+    fn no_bytes_answer_what_was_not_asked(steps in prop::collection::vec(step(), 0..60)) {
         let mut machine = Machine::new(1000);
-        let mut effects = machine.on_bytes(&bytes);
-        effects.extend(machine.on_bytes(frames.concat().as_bytes()));
-        effects.extend(machine.on_end());
-        let answers = effects.iter().filter(|effect| matches!(effect, Effect::Answered(_))).count();
-        prop_assert_eq!(answers, 0);
+        let (mut answers, mut begun, mut whole) = (0, 0_u32, 0);
+        let mut left = 0;
+        for step in steps {
+            let open = answers < whole;
+            let effects = match step {
+                Step::Ask => {
+                    if machine.ask(begun.to_string(), 3).is_ok() {
+                        prop_assert_eq!(left, 0);
+                        begun += 1;
+                        left = 3;
+                    }
+                    vec![]
+                }
+                Step::Write => {
+                    machine.on_written(1);
+                    if left > 0 {
+                        left -= 1;
+                        whole += u32::from(left == 0);
+                    }
+                    vec![]
+                }
+                Step::Bytes(bytes) => machine.on_bytes(&bytes),
+            };
+            let answered = effects.iter().filter(|effect| matches!(effect, Effect::Answered(_)));
+            let answered = u32::try_from(answered.count()).unwrap();
+            prop_assert!(answered <= u32::from(open), "{effects:?}");
+            answers += answered;
+        }
+        prop_assert!(answers <= whole);
     }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Ask,
+    Write,
+    Bytes(Vec<u8>),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let frames = "(\\{\"(id|output)\":\"[0-9]\"\\}\n){1,3}";
+    prop_oneof![
+        2 => Just(Step::Ask),
+        4 => Just(Step::Write),
+        3 => frames.prop_map(|text| Step::Bytes(text.into_bytes())),
+        1 => Just(Step::Bytes(READY.as_bytes().to_vec())),
+        1 => prop::collection::vec(any::<u8>(), 0..30).prop_map(Step::Bytes),
+    ]
 }

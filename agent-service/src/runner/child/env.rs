@@ -10,9 +10,12 @@ use tokio::process::Command;
 
 use super::{Spec, slug};
 
-/// Removed in persistent mode, inherited ones too: they describe one message, and the process will see
-/// many.
-const ONE_MESSAGE: [&str; 2] = ["AGENT_TRIGGER_", "AGENT_SESSION_ID"];
+/// Whether a variable describes one message.
+///
+/// Those of the service itself are about another agent's message, and a persistent process will see many.
+fn is_of_one_message(name: &str) -> bool {
+    name.starts_with("AGENT_TRIGGER_") || name == "AGENT_SESSION_ID"
+}
 
 /// What kind of process the environment is for.
 #[derive(Debug, Clone, Copy)]
@@ -55,8 +58,7 @@ fn variables(
     if spec.inherit_env {
         let inherited = vars.iter().filter(|(name, _)| {
             let name = name.to_string_lossy();
-            !spec.withheld.contains(name.as_ref())
-                && !ONE_MESSAGE.iter().any(|prefix| name.starts_with(prefix))
+            !is_of_one_message(&name)
         });
         all.extend(inherited.map(|(name, value)| (name.to_owned(), value.to_owned())));
     }
@@ -90,7 +92,11 @@ fn variables(
     for (name, value) in &spec.extra_env {
         put(name, value.into());
     }
-    // Named secrets stay out even if somebody configures them by hand.
-    all.retain(|(name, _)| !spec.withheld.contains(name.to_string_lossy().as_ref()));
+    // Whether inherited or configured by hand: secrets stay out, and so does what describes one message.
+    let persistent = matches!(kind, For::Persistent { .. });
+    all.retain(|(name, _)| {
+        let name = name.to_string_lossy();
+        !(spec.withheld.contains(name.as_ref()) || persistent && is_of_one_message(&name))
+    });
     all
 }

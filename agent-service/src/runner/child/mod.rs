@@ -3,18 +3,24 @@
 //! The protocol's rules are in `agent_core::child`; here are the pipes, groups, signals and clocks.
 //!
 //! - [`pool`]: which instance answers for a task, and when one is retired.
-//! - [`instance`]: one persistent process and the task that drives it.
+//! - [`instance`]: one persistent process, from spawn to the end of its group.
+//! - [`talk`]: what is said with it.
 //! - [`oneshot`]: a process a task.
-//! - [`unix`]: spawning and killing; the only unsafe code of the service.
+//! - [`unix`]: spawning; the only unsafe code of the service.
+//! - [`group`]: signals, and when nothing of a child runs any more.
 //! - [`env`]: what a child's environment holds, and what it never holds.
+//! - [`tmp`]: its temporary folder.
 //! - [`stderr`], [`heartbeat`]: what is left to look at afterwards.
 
 mod env;
+mod group;
 mod heartbeat;
 mod instance;
 mod oneshot;
 mod pool;
 mod stderr;
+mod talk;
+mod tmp;
 mod unix;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,6 +36,7 @@ use service_kit::lifecycle::Tasks;
 use service_kit::vars::Vars;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use self::heartbeat::Heartbeat;
 use self::pool::Pool;
@@ -97,6 +104,9 @@ pub struct ChildRunner {
     pool: Option<Pool>,
     vars: Vars,
     clock: Clock,
+    tasks: Tasks,
+    /// One-shot agents that have answered, and whose groups are going.
+    retiring: TaskTracker,
 }
 
 impl std::fmt::Debug for ChildRunner {
@@ -108,7 +118,8 @@ impl std::fmt::Debug for ChildRunner {
 impl ChildRunner {
     /// Prepares to run the agent; nothing is spawned before the first task.
     ///
-    /// `vars` is the service's environment. Must be called inside the runtime.
+    /// `vars` is the service's environment. The state directory must be owned by this service, since
+    /// what an earlier one has left in it of its agents is removed. Must be called inside the runtime.
     ///
     /// # Errors
     /// When the thread that spawns cannot be started, or the service cannot protect its memory.
@@ -116,6 +127,7 @@ impl ChildRunner {
         // A child of the same user could else read the service's secrets from /proc.
         unix::forbid_dumps()?;
         let spawner = Spawner::start()?;
+        tmp::clear(&spec.state_dir);
         let spec = Arc::new(spec);
         let pool = match &spec.mode {
             Mode::Oneshot => None,
@@ -125,15 +137,17 @@ impl ChildRunner {
                 spawner.clone(),
                 vars.clone(),
                 clock.clone(),
-                tasks,
+                tasks.clone(),
             )),
         };
-        Ok(Self { spec, spawner, pool, vars, clock })
+        let retiring = TaskTracker::new();
+        Ok(Self { spec, spawner, pool, vars, clock, tasks, retiring })
     }
 
     async fn execute(&self, job: Job, stop: CancellationToken) -> Outcome {
         let trigger = trigger(&job);
-        let heartbeat = Heartbeat::new(&self.spec, trigger.source, self.clock.clone());
+        let heartbeat =
+            Heartbeat::new(&self.spec, trigger.source, self.clock.clone(), self.tasks.clone());
         heartbeat.started().await;
         let verdict = match &self.pool {
             None => Box::pin(oneshot::run(self, &trigger, job.deadline, stop)).await,
@@ -158,6 +172,8 @@ impl Runner for ChildRunner {
             if let Some(pool) = &self.pool {
                 pool.close().await;
             }
+            self.retiring.close();
+            self.retiring.wait().await;
         })
     }
 }
@@ -183,6 +199,11 @@ enum Verdict {
 }
 
 impl Verdict {
+    /// A task was told to stop. A worker that does so at the deadline means the deadline.
+    fn stopped(deadline: Instant) -> Self {
+        if Instant::now() >= deadline { Self::TimedOut } else { Self::Stopped }
+    }
+
     /// As it stands in the heartbeat: 124 for a timeout, -1 for lost.
     fn exit_code(&self) -> i32 {
         match self {
@@ -207,6 +228,18 @@ impl Verdict {
             Self::Stopped => Err(Failure::new(format!("the agent was stopped: {LOST}"))),
         }
     }
+}
+
+/// Why the agent's program could not be started, with what was tried.
+fn spawn_error(spec: &Spec, error: &std::io::Error) -> String {
+    let program = spec.command.first().map_or("", String::as_str);
+    if error.kind() == std::io::ErrorKind::ArgumentListTooLong {
+        return format!(
+            "{program}: the task does not fit into the environment of a one-shot agent, which holds at \
+             most 128 KiB a variable on Linux; use `lifecycle.mode` persistent"
+        );
+    }
+    format!("{program}: {error}, in {}", spec.working_dir.display())
 }
 
 /// What the agent gets to see of a task.

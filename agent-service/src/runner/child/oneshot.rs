@@ -1,165 +1,165 @@
 //! One process a task: stdout is the answer, the exit code the verdict.
 
-use std::process::Stdio;
-use std::time::Duration;
+use std::process::{ExitStatus, Stdio};
 
 use agent_wire::child::Trigger;
 use tokio::io::AsyncReadExt;
-use tokio::process::Child;
+use tokio::process::ChildStdout;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::env::{self, For};
-use super::stderr::{self, Tail};
-use super::unix::Group;
-use super::{ChildRunner, Spec, Verdict, pool};
+use super::group::Group;
+use super::instance::{DRAIN, read_to_nobody};
+use super::stderr::{self, Stderr};
+use super::tmp::Tmp;
+use super::{ChildRunner, Verdict, spawn_error};
 
-/// How long the output of a process that has exited is still read; a grandchild may hold the pipe.
-const DRAIN: Duration = Duration::from_millis(200);
-
-/// Runs one task. Returns when nothing of the process group runs any more.
+/// Runs one task. Unless the agent ended by itself in time, it returns when nothing of its process
+/// group runs any more; else what it has left behind is ended beside the next task.
 pub(super) async fn run(
     runner: &ChildRunner,
     trigger: &Trigger,
     deadline: Instant,
     stop: CancellationToken,
 ) -> Verdict {
-    let ChildRunner { spec, spawner, vars, clock, pool: _ } = runner;
-    let tmp = match pool::tmp_folder(spec).await {
+    let ChildRunner { spec, vars, clock, .. } = runner;
+    let tmp = match Tmp::create(&spec.state_dir).await {
         Ok(tmp) => tmp,
         Err(why) => return Verdict::NotStarted(why),
     };
-    let mut command = env::command(spec, vars, clock, &tmp, For::Oneshot(trigger));
+    let mut command = env::command(spec, vars, clock, tmp.path(), For::Oneshot(trigger));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let verdict = match spawner.spawn(command).await {
-        Ok(child) => Box::pin(answer(spec, child, deadline, stop)).await,
+    let mut group = match runner.spawner.spawn(command).await {
+        Ok(group) => group,
         Err(error) => {
-            let program = spec.command.first().map_or("", String::as_str);
-            Verdict::NotStarted(format!("{program}: {error}"))
+            tmp.remove().await;
+            return Verdict::NotStarted(spawn_error(spec, &error));
         }
     };
-    if let Err(error) = tokio::fs::remove_dir_all(&tmp).await {
-        warn!(path = %tmp.display(), %error, "cannot remove the agent's temporary folder");
+    let started = Instant::now();
+    let pid = group.pid();
+    info!(agent = spec.agent, pid, "one-shot agent started");
+    let source = stderr::Source { agent: spec.agent.clone(), key: "oneshot".to_owned(), pid };
+    let stderr = group.child().stderr.take();
+    let stderr = stderr.map(|from| Stderr::read(from, source, &runner.tasks));
+    let mut output = Output::new(group.child().stdout.take(), spec.max_line_bytes);
+    let end = tokio::select! {
+        biased;
+        () = stop.cancelled() => Err(Verdict::stopped(deadline)),
+        end = output.read_until_exit(&mut group) => end,
+        () = sleep_until(deadline) => Err(Verdict::TimedOut),
+    };
+    // Its end in time is what counts; what it has said may still be on the way.
+    let verdict = match end {
+        Ok(status) => verdict(status, &mut output, stderr.as_ref()).await,
+        Err(verdict) => verdict,
+    };
+    let grace = spec.grace;
+    let at_once = runner.tasks.hard_stop().clone();
+    let (agent, exit_code) = (spec.agent.clone(), verdict.exit_code());
+    let retire = async move {
+        tokio::select! {
+            _status = group.end(grace, &at_once) => {}
+            () = output.read_to_nobody() => {}
+        }
+        tmp.remove().await;
+        let age_seconds = started.elapsed().as_secs_f64();
+        info!(agent, pid, exit_code, age_seconds, "one-shot agent ended");
+        if let Some(stderr) = stderr {
+            stderr.settle(Instant::now() + DRAIN).await;
+        }
+    };
+    let retired = runner.tasks.spawn(runner.retiring.track_future(retire));
+    if !matches!(verdict, Verdict::Answered { .. }) {
+        // An error is a panic, which is reported where it happens.
+        drop(retired.await);
     }
     verdict
 }
 
-async fn answer(
-    spec: &Spec,
-    mut child: Child,
-    deadline: Instant,
-    stop: CancellationToken,
-) -> Verdict {
-    let started = Instant::now();
-    let Some(group) = Group::of(&child) else {
-        return Verdict::Lost("the agent ended at once".to_owned());
-    };
-    let pid = group.pid();
-    info!(agent = spec.agent, pid, "one-shot agent started");
-    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-    let tail = Tail::default();
-    let drain = async {
-        if let Some(from) = stderr {
-            stderr::drain(from, tail.clone(), spec.agent.clone(), "oneshot".to_owned(), pid).await;
-        }
-        // Only the exit or the deadline ends the run.
-        std::future::pending::<()>().await;
-    };
-    let mut output = Output::new(spec.max_line_bytes);
-    let work = async {
-        let mut stdout = stdout;
-        let status = loop {
-            let Some(pipe) = stdout.as_mut() else { break child.wait().await };
-            tokio::select! {
-                biased;
-                more = output.read(pipe) => match more {
-                    Ok(true) => {}
-                    Ok(false) => stdout = None,
-                    Err(TooLong) => return Err(TooLong),
-                },
-                status = child.wait() => break status,
-            }
-        };
-        if let Some(pipe) = stdout.as_mut() {
-            let until = Instant::now() + DRAIN;
-            loop {
-                match timeout_at(until, output.read(pipe)).await {
-                    Ok(Ok(true)) => {}
-                    Ok(Ok(false)) | Err(_) => break,
-                    Ok(Err(TooLong)) => return Err(TooLong),
-                }
-            }
-        }
-        Ok(status)
-    };
-    let verdict = tokio::select! {
-        biased;
-        () = stop.cancelled() => Verdict::Stopped,
-        done = work => match done {
-            Err(TooLong) => {
-                let limit = spec.max_line_bytes;
-                Verdict::Lost(format!("the agent wrote more than {limit} bytes"))
-            }
-            Ok(Err(error)) => Verdict::Lost(format!("cannot wait for the agent: {error}")),
-            // One that a signal ended has no exit code of its own.
-            Ok(Ok(status)) => match status.code() {
-                Some(exit_code) => Verdict::Answered { exit_code, text: String::new() },
-                None => Verdict::Lost(format!("the agent ended ({status})")),
-            },
-        },
-        () = sleep_until(deadline) => Verdict::TimedOut,
-        () = drain => Verdict::Lost("the agent closed its output".to_owned()),
-    };
-    group.end(spec.grace).await;
-    drop(child.wait().await);
-    info!(
-        agent = spec.agent,
-        pid,
-        exit_code = verdict.exit_code(),
-        duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
-        "one-shot agent ended"
-    );
-    match verdict {
-        Verdict::Answered { exit_code, .. } => {
-            let mut text = output.text();
-            if exit_code != 0 && text.trim().is_empty() {
-                // A failure with something to say beats silence.
-                text = tail.last().map_or(text, |last| format!("exit code {exit_code}: {last}"));
-            }
-            Verdict::Answered { exit_code, text }
-        }
-        other @ (Verdict::NotStarted(_)
-        | Verdict::Lost(_)
-        | Verdict::TimedOut
-        | Verdict::Stopped) => other,
+/// What an agent that ended by itself has answered.
+async fn verdict(status: ExitStatus, output: &mut Output, stderr: Option<&Stderr>) -> Verdict {
+    let until = Instant::now() + DRAIN;
+    if let Err(too_long) = output.read_rest(until).await {
+        return too_long;
     }
+    let Some(exit_code) = status.code() else {
+        // One that a signal ended has no exit code of its own.
+        return Verdict::Lost(format!("the agent ended ({status})"));
+    };
+    let mut text = output.text();
+    if exit_code != 0
+        && text.trim().is_empty()
+        && let Some(stderr) = stderr
+    {
+        // A failure with something to say beats silence.
+        stderr.settle(until).await;
+        text = stderr.last().map_or(text, |last| format!("exit code {exit_code}: {last}"));
+    }
+    Verdict::Answered { exit_code, text }
 }
-
-/// More came than may be held.
-struct TooLong;
 
 /// The bytes of stdout, bounded.
 struct Output {
+    pipe: Option<ChildStdout>,
     bytes: Vec<u8>,
     limit: usize,
 }
 
 impl Output {
-    fn new(limit: usize) -> Self {
-        Self { bytes: Vec::new(), limit }
+    fn new(pipe: Option<ChildStdout>, limit: usize) -> Self {
+        Self { pipe, bytes: Vec::new(), limit }
+    }
+
+    /// Reads while the agent runs. A grandchild that holds the pipe delays nothing.
+    async fn read_until_exit(&mut self, group: &mut Group) -> Result<ExitStatus, Verdict> {
+        loop {
+            let status = tokio::select! {
+                biased;
+                status = group.exit() => status,
+                more = self.read() => match more {
+                    Ok(true) => continue,
+                    Ok(false) => group.exit().await,
+                    Err(too_long) => return Err(too_long),
+                },
+            };
+            return status
+                .map_err(|error| Verdict::Lost(format!("cannot wait for the agent: {error}")));
+        }
+    }
+
+    /// Reads what is left after the end of the agent.
+    async fn read_rest(&mut self, until: Instant) -> Result<(), Verdict> {
+        while let Ok(more) = timeout_at(until, self.read()).await {
+            if !more? {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Reads a piece; false at the end.
-    async fn read(&mut self, pipe: &mut (impl AsyncReadExt + Unpin)) -> Result<bool, TooLong> {
+    async fn read(&mut self) -> Result<bool, Verdict> {
+        let Some(pipe) = &mut self.pipe else { return Ok(false) };
         let mut buffer = [0_u8; 8192];
         let count = pipe.read(&mut buffer).await.unwrap_or_default();
         let piece = buffer.get(..count).unwrap_or_default();
         if self.bytes.len().saturating_add(piece.len()) > self.limit {
-            return Err(TooLong);
+            let limit = self.limit;
+            return Err(Verdict::Lost(format!("the agent wrote more than {limit} bytes")));
         }
         self.bytes.extend_from_slice(piece);
         Ok(count > 0)
+    }
+
+    /// What is still said reaches nobody, and blocks nobody. Never returns.
+    async fn read_to_nobody(&mut self) {
+        match &mut self.pipe {
+            Some(pipe) => read_to_nobody(pipe).await,
+            None => std::future::pending::<()>().await,
+        }
     }
 
     fn text(&self) -> String {

@@ -4,7 +4,6 @@
 //! a map; what takes time is waited for outside it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,16 +14,17 @@ use service_kit::clock::Clock;
 use service_kit::lifecycle::Tasks;
 use service_kit::pace::Backoff;
 use service_kit::vars::Vars;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, info_span};
-use uuid::Uuid;
 
 use super::env::{self, For};
-use super::instance::{Answered, Instance, Parts, Reason};
-use super::stderr::{self, Tail};
-use super::unix::{Group, Spawner};
-use super::{Persistent, Spec, Verdict, seconds_left};
+use super::instance::{Answered, Instance, Limits, Live, Parts, Reason};
+use super::stderr::{self, Stderr};
+use super::tmp::Tmp;
+use super::unix::Spawner;
+use super::{Persistent, Spec, Verdict, seconds_left, spawn_error};
 
 /// The first wait after a failed start, and the longest. Source: the process protocol, rule 4.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
@@ -44,6 +44,25 @@ pub(super) struct Pool {
     tasks: Tasks,
     backoff: Option<Backoff>,
     state: Mutex<State>,
+    /// Told whenever an instance is gone.
+    freed: Arc<Notify>,
+}
+
+/// What bounds a wait of a task.
+struct Until<'a> {
+    deadline: Instant,
+    stop: &'a CancellationToken,
+}
+
+impl Until<'_> {
+    /// Waits for the stop or the deadline. A worker that stops a task at its deadline means the deadline.
+    async fn over(&self) -> Verdict {
+        tokio::select! {
+            () = self.stop.cancelled() => {}
+            () = sleep_until(self.deadline) => {}
+        }
+        Verdict::stopped(self.deadline)
+    }
 }
 
 #[derive(Default)]
@@ -77,8 +96,8 @@ impl Pool {
         tasks: Tasks,
     ) -> Self {
         let backoff = Backoff::new(BACKOFF.0, BACKOFF.1).ok();
-        let state = Mutex::new(State::default());
-        Self { spec, persistent, spawner, vars, clock, tasks, backoff, state }
+        let (state, freed) = (Mutex::new(State::default()), Arc::new(Notify::new()));
+        Self { spec, persistent, spawner, vars, clock, tasks, backoff, state, freed }
     }
 
     /// The payload's field that selects the instance.
@@ -102,9 +121,11 @@ impl Pool {
         stop: CancellationToken,
     ) -> Verdict {
         let slot = (scope, key);
+        let until = Until { deadline, stop: &stop };
+        let mut last = String::new();
         // Dead before the first byte: once more, on a fresh instance. Never after a byte was accepted.
         for _attempt in 0..2 {
-            let (instance, id) = match self.instance(&slot, deadline, &stop).await {
+            let (instance, id) = match self.instance(&slot, &until).await {
                 Ok(found) => found,
                 Err(verdict) => return verdict,
             };
@@ -118,17 +139,14 @@ impl Pool {
             let asked = tokio::select! {
                 biased;
                 answered = instance.ask(request.id, line) => answered,
-                () = stop.cancelled() => {
-                    self.discard(&slot, &instance, Reason::Cancelled).await;
-                    return Verdict::Stopped;
-                }
-                () = sleep_until(deadline) => {
-                    self.discard(&slot, &instance, Reason::Timeout).await;
-                    return Verdict::TimedOut;
+                verdict = until.over() => {
+                    self.discard(&slot, &instance, reason(&verdict)).await;
+                    return verdict;
                 }
             };
             match asked {
                 Answered::Response(response) => {
+                    self.state().failing.remove(&slot);
                     let success = response.is_success();
                     let exit_code = response.exit_code.unwrap_or_else(|| i32::from(!success));
                     return Verdict::Answered { exit_code, text: response.text().to_owned() };
@@ -137,18 +155,22 @@ impl Pool {
                     self.discard(&slot, &instance, Reason::Crashed).await;
                     return Verdict::Lost(why);
                 }
-                Answered::NotAccepted => self.discard(&slot, &instance, Reason::Crashed).await,
+                Answered::NotAccepted(why) => {
+                    self.retire(&slot, &instance, Reason::Crashed);
+                    last = why;
+                }
             }
         }
-        Verdict::NotStarted("it died twice before it took the request".to_owned())
+        let why = format!("it ended twice before it took the request: {last}");
+        self.note_failure(&slot, &why);
+        Verdict::NotStarted(why)
     }
 
     /// The live instance of a slot, and the number of the request; a new one if there is none.
     async fn instance(
         &self,
         slot: &Slot,
-        deadline: Instant,
-        stop: &CancellationToken,
+        until: &Until<'_>,
     ) -> Result<(Arc<Instance>, u64), Verdict> {
         let now = self.clock.uptime();
         {
@@ -169,137 +191,129 @@ impl Pool {
                 )));
             }
         }
-        self.make_room().await;
-        match self.start(slot, deadline, stop).await {
-            Ok(instance) => {
-                let instance = Arc::new(instance);
-                let mut state = self.state();
-                state.failing.remove(slot);
-                let used = self.clock.uptime();
-                let held = Held { instance: Arc::clone(&instance), used, requests: 1 };
-                state.live.insert(slot.clone(), held);
-                Ok((instance, 1))
-            }
-            Err(Verdict::NotStarted(why)) => {
+        tokio::select! {
+            biased;
+            () = self.make_room() => {}
+            verdict = until.over() => return Err(verdict),
+        }
+        let (instance, live) = match self.spawn(slot).await {
+            Ok(spawned) => spawned,
+            Err(why) => {
                 self.note_failure(slot, &why);
-                Err(Verdict::NotStarted(why))
+                return Err(Verdict::NotStarted(why));
             }
-            Err(verdict) => Err(verdict),
+        };
+        // From now on it counts, and whatever stops the service retires it.
+        let held = Held { instance: Arc::clone(&instance), used: self.clock.uptime(), requests: 1 };
+        self.state().live.insert(slot.clone(), held);
+        tokio::select! {
+            biased;
+            live = live => {
+                let ended = || Err("it ended before it was ready".to_owned());
+                match live.unwrap_or_else(|_dropped| ended()) {
+                    Ok(()) => Ok((instance, 1)),
+                    Err(why) => {
+                        // Nothing was asked of it, so the next task need not wait until it is gone.
+                        self.retire(slot, &instance, Reason::Startup);
+                        self.note_failure(slot, &why);
+                        Err(Verdict::NotStarted(why))
+                    }
+                }
+            }
+            verdict = until.over() => {
+                self.discard(slot, &instance, reason(&verdict)).await;
+                Err(verdict)
+            }
         }
     }
 
     /// Retires the least recently used instances until one more fits, and waits for them.
     async fn make_room(&self) {
         loop {
-            let waited = {
-                let mut state = self.state();
-                state.retiring.retain(|instance| !instance.is_gone());
-                let count = state.live.len().saturating_add(state.retiring.len());
-                if count < self.persistent.max_instances {
-                    return;
-                }
-                let oldest = state.live.iter().min_by_key(|(_, held)| held.used);
-                if let Some(slot) = oldest.map(|(slot, _)| slot.clone())
-                    && let Some(held) = state.live.remove(&slot)
-                {
-                    held.instance.retire(Reason::Evicted);
-                    state.retiring.push(held.instance);
-                }
-                state.retiring.first().map(Arc::clone)
-            };
-            match waited {
-                Some(instance) => instance.gone().await,
-                None => return,
+            let freed = self.freed.notified();
+            if self.state().has_room(self.persistent.max_instances) {
+                return;
             }
+            freed.await;
         }
     }
 
-    async fn start(
-        &self,
-        slot: &Slot,
-        deadline: Instant,
-        stop: &CancellationToken,
-    ) -> Result<Instance, Verdict> {
+    /// Spawns an instance, which then shakes hands on its own.
+    async fn spawn(&self, slot: &Slot) -> Result<(Arc<Instance>, Live), String> {
         let (scope, key) = slot;
-        let label = key.label();
-        let tmp = tmp_folder(&self.spec).await.map_err(Verdict::NotStarted)?;
+        let (spec, label) = (&self.spec, key.label());
+        let tmp = Tmp::create(&spec.state_dir).await?;
         let kind = For::Persistent { label: &label, source: *scope };
-        let mut command = env::command(&self.spec, &self.vars, &self.clock, &tmp, kind);
+        let mut command = env::command(spec, &self.vars, &self.clock, tmp.path(), kind);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let spawned = self.spawner.spawn(command).await;
-        let program = self.spec.command.first().map_or("", String::as_str);
-        let mut child =
-            spawned.map_err(|error| Verdict::NotStarted(format!("{program}: {error}")))?;
-        let group = Group::of(&child)
-            .ok_or_else(|| Verdict::NotStarted(format!("{program} ended at once")))?;
-        let (pid, tail) = (group.pid(), Tail::default());
-        if let Some(from) = child.stderr.take() {
-            let agent = self.spec.agent.clone();
-            let drain = stderr::drain(from, tail.clone(), agent, label.clone(), pid);
-            // Ends with the pipe; a grandchild that holds it must not hold the service.
-            let span = info_span!(parent: None, "instance", agent = self.spec.agent, pid);
-            let drain = until_hard_stop(self.tasks.hard_stop().clone(), drain);
-            drop(self.tasks.spawn(drain.instrument(span)));
-        }
-        let hello = Hello { agent: self.spec.agent.clone(), key: label.clone() };
-        let (instance, live, drive) = Instance::new(Parts {
-            child,
-            group,
-            tail,
-            hello: with_newline(hello.to_line()),
-            label,
-            agent: self.spec.agent.clone(),
-            tmp,
-            max_line_bytes: self.spec.max_line_bytes,
-            grace: self.spec.grace,
-            idle_timeout: self.persistent.idle_timeout,
-            max_invocations: self.persistent.max_invocations,
+        let spawned = self.spawner.spawn(command).await.and_then(|mut group| {
+            let stderr = group.child().stderr.take();
+            Ok((group, stderr.ok_or_else(|| std::io::Error::other("it has no stderr"))?))
         });
-        // Not a part of the task that happened to need it first.
-        let span = info_span!(parent: None, "instance", agent = self.spec.agent, pid);
-        drop(self.tasks.spawn(drive.instrument(span)));
-        let window = self.persistent.startup_timeout;
-        let until = deadline.min(Instant::now() + window);
-        let refused = tokio::select! {
-            biased;
-            live = live => match live {
-                Ok(Ok(())) => return Ok(instance),
-                Ok(Err(why)) => Verdict::NotStarted(why),
-                Err(_ended) => Verdict::NotStarted("it ended before it was ready".to_owned()),
-            },
-            () = stop.cancelled() => Verdict::Stopped,
-            () = sleep_until(until) => {
-                let seconds = window.as_secs();
-                Verdict::NotStarted(format!("it was not ready within {seconds} s"))
+        let (group, stderr) = match spawned {
+            Ok(spawned) => spawned,
+            Err(error) => {
+                tmp.remove().await;
+                return Err(spawn_error(spec, &error));
             }
         };
-        instance.retire(Reason::Startup);
-        instance.gone().await;
-        Err(refused)
+        let pid = group.pid();
+        let source = stderr::Source { agent: spec.agent.clone(), key: label.clone(), pid };
+        let hello = Hello { agent: spec.agent.clone(), key: label.clone() };
+        let (instance, live, drive) = Instance::new(Parts {
+            group,
+            stderr: Stderr::read(stderr, source, &self.tasks),
+            hello: with_newline(hello.to_line()),
+            label,
+            agent: spec.agent.clone(),
+            tmp,
+            limits: Limits {
+                max_line_bytes: spec.max_line_bytes,
+                max_invocations: self.persistent.max_invocations,
+                startup_timeout: self.persistent.startup_timeout,
+                idle_timeout: self.persistent.idle_timeout,
+                grace: spec.grace,
+            },
+            at_once: self.tasks.hard_stop().clone(),
+            freed: Arc::clone(&self.freed),
+        });
+        // Not a part of the task that happened to need it first.
+        let span = info_span!(parent: None, "instance", agent = spec.agent, pid);
+        drop(self.tasks.spawn(drive.instrument(span)));
+        Ok((Arc::new(instance), live))
     }
 
     fn note_failure(&self, slot: &Slot, why: &str) {
         let now = self.clock.uptime();
         let mut state = self.state();
         let times = state.failing.get(slot).map_or(1, |failing| failing.times.saturating_add(1));
-        // Half of the jitter's range: many services on one machine need not fail in step.
+        // No jitter: instances of one service need not be kept from failing in step.
         let wait = self.backoff.as_ref().map_or(BACKOFF.0, |backoff| backoff.delay(times, 0.0));
-        state.failing.retain(|_, failing| failing.until > now);
+        // One that was not tried for long after its wait begins anew.
+        state.failing.retain(|_, failing| failing.until.saturating_add(BACKOFF.1) > now);
         if state.failing.len() >= MAX_FAILING {
-            state.failing.pop_first();
+            let soonest = state.failing.iter().min_by_key(|(_, failing)| failing.until);
+            if let Some(slot) = soonest.map(|(slot, _)| slot.clone()) {
+                state.failing.remove(&slot);
+            }
         }
         let failing = Failing { times, until: now.saturating_add(wait), last: why.to_owned() };
         state.failing.insert(slot.clone(), failing);
     }
 
-    async fn discard(&self, slot: &Slot, instance: &Arc<Instance>, reason: Reason) {
-        {
-            let mut state = self.state();
-            if state.live.get(slot).is_some_and(|held| Arc::ptr_eq(&held.instance, instance)) {
-                state.live.remove(slot);
-            }
+    /// Lets an instance go beside what comes next.
+    fn retire(&self, slot: &Slot, instance: &Arc<Instance>, reason: Reason) {
+        let mut state = self.state();
+        if state.live.get(slot).is_some_and(|held| Arc::ptr_eq(&held.instance, instance)) {
+            state.live.remove(slot);
+            state.retiring.push(Arc::clone(instance));
         }
         instance.retire(reason);
+    }
+
+    /// Lets an instance go, and waits until it is gone.
+    async fn discard(&self, slot: &Slot, instance: &Arc<Instance>, reason: Reason) {
+        self.retire(slot, instance, reason);
         instance.gone().await;
     }
 
@@ -321,11 +335,34 @@ impl Pool {
     }
 }
 
-async fn until_hard_stop(stop: CancellationToken, work: impl Future<Output = ()>) {
-    tokio::select! {
-        () = work => {}
-        () = stop.cancelled() => {}
+impl State {
+    /// Whether one more fits; if not, the least recently used one was told to go, or others are going.
+    fn has_room(&mut self, max_instances: usize) -> bool {
+        // Those that ended by themselves go first.
+        let ended = self.live.extract_if(.., |_, held| !held.instance.is_live());
+        let ended: Vec<_> = ended.map(|(_, held)| held.instance).collect();
+        self.retiring.extend(ended);
+        self.retiring.retain(|instance| !instance.is_gone());
+        let count = self.live.len().saturating_add(self.retiring.len());
+        if count < max_instances {
+            return true;
+        }
+        // One that is going already will make the room, unless more is needed.
+        if self.live.len() >= max_instances {
+            let oldest = self.live.iter().min_by_key(|(_, held)| held.used);
+            if let Some(slot) = oldest.map(|(slot, _)| slot.clone())
+                && let Some(held) = self.live.remove(&slot)
+            {
+                held.instance.retire(Reason::Evicted);
+                self.retiring.push(held.instance);
+            }
+        }
+        false
     }
+}
+
+fn reason(verdict: &Verdict) -> Reason {
+    if *verdict == Verdict::TimedOut { Reason::Timeout } else { Reason::Cancelled }
 }
 
 fn with_newline(line: String) -> Vec<u8> {
@@ -334,16 +371,4 @@ fn with_newline(line: String) -> Vec<u8> {
         bytes.push(b'\n');
     }
     bytes
-}
-
-/// Makes the temporary folder of one instance; it is removed with the instance.
-pub(super) async fn tmp_folder(spec: &Spec) -> Result<PathBuf, String> {
-    let path = spec.state_dir.join("run").join(Uuid::new_v4().simple().to_string());
-    let mut builder = tokio::fs::DirBuilder::new();
-    builder.recursive(true).mode(0o700);
-    builder
-        .create(&path)
-        .await
-        .map_err(|error| format!("cannot create {}: {error}", path.display()))?;
-    Ok(path)
 }

@@ -160,9 +160,13 @@ async fn what_keeps_an_agent_from_starting_is_said_in_its_own_words() {
         "read hello; echo '{\"kind\":\"ready\",\"ok\":false,\"error\":\"no API key\"}'; sleep 60";
     let cases = [
         ("refusal", refuse, "no API key"),
-        ("exit", "echo 'no camera' >&2; exit 3", "exit status: 3"),
+        ("exit", "echo 'no camera' >&2; exit 3", "the agent ended (exit status: 3): no camera"),
         ("closed output", "exec >&-; sleep 60", "closed a pipe"),
-        ("never ready", "sleep 60", "not ready within 1 s"),
+        (
+            "never ready",
+            "echo 'waiting for a license' >&2; sleep 60",
+            "not ready within 1 s: waiting for a license",
+        ),
         ("an echo of itself", "cat", "not ready within 1 s"),
     ];
     for (name, script, expected) in cases {
@@ -395,7 +399,7 @@ async fn a_oneshot_agent_answers_with_its_output_and_exit_code() {
         ("no lifecycle", "printf '%s' \"${AGENT_LIFECYCLE-none}\"", Ok("none")),
         ("lenient bytes", "printf '\\377ok'", Ok("\u{fffd}ok")),
         ("failure with output", "echo said; exit 4", Err("said")),
-        ("failure with stderr", "echo 'no disk' >&2; sleep 0.1; exit 4", Err("no disk")),
+        ("failure with stderr", "echo 'no disk' >&2; exit 4", Err("no disk")),
         ("silent failure", "exit 4", Err("exit code 4")),
         ("a signal", "kill -9 $$", Err("signal: 9")),
         ("too much", "head -c 200000 /dev/zero", Err("more than 100000 bytes")),
