@@ -100,12 +100,16 @@ impl Home {
     }
 
     /// A client command against a service; its stdout is no terminal, so it prints JSON.
+    ///
+    /// The arguments may end in an option whose value is added later.
     pub fn command<A: AsRef<OsStr>>(
         &self,
         service: &Service,
         arguments: impl IntoIterator<Item = A>,
     ) -> Launch {
-        self.agent_service(arguments).args(["--url", &service.url])
+        let mut arguments = arguments.into_iter();
+        let name = arguments.next();
+        self.agent_service(name).args(["--url", &service.url]).args(arguments)
     }
 
     /// The directory itself.

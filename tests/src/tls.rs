@@ -6,6 +6,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair,
     KeyUsagePurpose,
 };
+use rustls::client::Resumption;
 use rustls::pki_types::CertificateDer;
 use rustls::{ClientConfig, RootCertStore};
 
@@ -62,11 +63,13 @@ impl Authority {
         let der: CertificateDer<'static> = self.issuer.der().clone();
         roots.add(der).expect("trust an authority");
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
+        let mut config = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
             .expect("the usual versions of TLS")
             .with_root_certificates(roots)
             .with_no_client_auth();
+        // A resumed session shows no certificate, and these tests are about certificates.
+        config.resumption = Resumption::disabled();
         Arc::new(config)
     }
 }

@@ -124,15 +124,7 @@ impl Wire {
     /// As [`reply`](Self::reply).
     pub fn reply_to(&mut self, method: &str) -> io::Result<Reply> {
         loop {
-            let head_end = loop {
-                if let Some(end) = find(&self.unread, b"\r\n\r\n") {
-                    break end;
-                }
-                self.more()?;
-            };
-            let rest = self.unread.split_off(head_end + 4);
-            let head = std::mem::replace(&mut self.unread, rest);
-            let (status, headers) = parse_head(&head)?;
+            let (status, headers) = self.head()?;
             if status == 100 {
                 continue;
             }
@@ -143,6 +135,28 @@ impl Wire {
             }
             return Ok(reply);
         }
+    }
+
+    /// Reads `100 Continue`: the other side has begun to read the body of a call that asked for it.
+    ///
+    /// # Errors
+    /// When something else comes, or nothing.
+    pub fn go_on(&mut self) -> io::Result<()> {
+        match self.head()? {
+            (100, _) => Ok(()),
+            _ => Err(bad("100 Continue")),
+        }
+    }
+
+    fn head(&mut self) -> io::Result<(u16, Vec<(String, String)>)> {
+        let end = loop {
+            if let Some(end) = find(&self.unread, b"\r\n\r\n") {
+                break end;
+            }
+            self.more()?;
+        };
+        let rest = self.unread.split_off(end + 4);
+        parse_head(&std::mem::replace(&mut self.unread, rest))
     }
 
     /// Reads to the end of the connection; what came until then.

@@ -225,15 +225,21 @@ fn of_600_idle_connections_the_longest_idle_make_room_and_a_healthy_client_notic
 fn when_all_512_connections_have_a_call_in_flight_a_new_one_waits() {
     let home = Home::new();
     let service = home.start();
-    let body = json!({"message": message("all the same", "block a")});
-    let call = service.post("/message:send", &body);
     // The same message: one task, and 512 that wait for it.
-    let mut waiting: Vec<Wire> = vec![call.begin()];
-    wait::until("the task runs", || (!home.agent.effects().is_empty()).then_some(()));
-    // Each of them has been read before the next one comes: none is idle when the last arrives.
-    for _ in 1..512 {
-        waiting.push(call.begin());
+    let body = json!({"message": message("all the same", "block a")}).to_string();
+    let length = body.len().to_string();
+    let head = service.call("POST", "/message:send").add("Content-Length", &length);
+    let head = head.add("Expect", "100-continue").to_bytes();
+    let mut waiting: Vec<Wire> = Vec::new();
+    for _ in 0..512 {
+        let mut wire = service.connect();
+        wire.send(&head).unwrap();
+        // The call is being read: this connection is in flight from here on.
+        wire.go_on().unwrap();
+        wire.send(&body).unwrap();
+        waiting.push(wire);
     }
+    wait::until("the task runs", || (!home.agent.effects().is_empty()).then_some(()));
     let mut newcomer = service.connect();
     newcomer.send(service.get("/healthz").to_bytes()).unwrap();
     newcomer.set_patience(Duration::from_millis(300));

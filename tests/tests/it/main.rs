@@ -2,13 +2,21 @@
 //! from outside. `tests/README.md` has the table.
 
 #[cfg(test)]
+mod architecture;
+#[cfg(test)]
+mod bridge;
+#[cfg(test)]
 mod card;
 #[cfg(test)]
 mod cli;
 #[cfg(test)]
 mod config_errors;
 #[cfg(test)]
+mod docs;
+#[cfg(test)]
 mod events;
+#[cfg(test)]
+mod examples;
 #[cfg(test)]
 mod http_basics;
 #[cfg(test)]
@@ -25,6 +33,8 @@ mod queue;
 mod receipts;
 #[cfg(test)]
 mod restart;
+#[cfg(test)]
+mod sdk;
 #[cfg(test)]
 mod stopping;
 #[cfg(test)]

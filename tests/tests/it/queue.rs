@@ -78,7 +78,7 @@ fn a_submission_over_max_tasks_is_429_when_no_task_is_terminal() {
 
 #[test]
 fn a_terminal_task_that_a_worker_still_holds_is_not_removed() {
-    let home = Home::with(|config| config.with("max_tasks", 1).stubborn(20));
+    let home = Home::with(|config| config.with("max_tasks", 1).stubborn(15));
     let service = home.start();
     let held = service.submit_id("block a");
     home.agent.wait_begun(&held);
@@ -123,8 +123,8 @@ fn a_submitted_task_is_canceled_at_once_and_never_runs() {
 
 #[test]
 fn a_working_task_is_canceled_at_once_and_the_next_starts_only_after_its_worker_returned() {
-    // The agent ignores SIGTERM: without being released it would be killed after 20 s.
-    let home = Home::with(|config| config.stubborn(20));
+    // The agent ignores SIGTERM: without being released it would be killed after 15 s.
+    let home = Home::with(|config| config.stubborn(15));
     let service = home.start();
     let working = service.submit_id("block a");
     home.agent.wait_begun(&working);
@@ -160,7 +160,7 @@ fn canceling_tells_the_agent_to_stop() {
 
 #[test]
 fn a_late_result_of_a_canceled_task_is_dropped() {
-    let home = Home::with(|config| config.stubborn(20));
+    let home = Home::with(|config| config.stubborn(15));
     let service = home.start();
     let working = service.submit_id("block a");
     home.agent.wait_begun(&working);
