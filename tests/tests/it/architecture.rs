@@ -124,6 +124,9 @@ fn the_database_is_seen_by_the_store_alone_and_the_server_by_http_alone() {
     let allowed = [("sqlx::", "store"), ("hyper::", "http"), ("hyper_util::", "http")];
     for (file, text) in sources() {
         let Ok(inside) = file.strip_prefix(&service) else { continue };
+        if inside.components().any(|part| part.as_os_str().to_string_lossy().starts_with("tests")) {
+            continue;
+        }
         for (path, module) in allowed {
             assert!(
                 !text.contains(path) || inside.starts_with(module),
@@ -141,7 +144,7 @@ fn inside_the_service_dependencies_point_one_way() {
         ("store", ["crate::http", "crate::intake", "crate::worker"].as_slice()),
         ("runner", &["crate::http", "crate::store", "crate::intake", "crate::worker"]),
         ("http", &["crate::store", "crate::worker", "crate::runner"]),
-        ("intake", &["crate::http", "crate::worker"]),
+        ("intake", &["crate::worker", "crate::runner"]),
     ];
     for (file, text) in sources() {
         let Ok(inside) = file.strip_prefix(&service) else { continue };

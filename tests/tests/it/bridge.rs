@@ -115,7 +115,9 @@ fn a_service_that_is_down_at_the_start_of_the_bridge_gets_the_observations_when_
         .env("SENSOR_BRIDGE__SERVICE__URL", format!("http://{address}"))
         .start();
     let worker = Worker::to_file(&frames);
-    wait::until("the bridge has found nobody", || bridge.stderr().contains(&address).then_some(()));
+    wait::until("the bridge has found nobody", || {
+        bridge.stderr().contains("did not answer").then_some(())
+    });
     let service = ready(serve_at(&home, &address).start());
     let task = first_task(&service);
     assert_eq!(state_of(&service.ended(&task)), "COMPLETED");

@@ -171,6 +171,25 @@ fn a_waiting_send_has_no_limit_of_its_own_and_delays_nobody() {
 }
 
 #[test]
+fn an_idle_connection_is_closed_after_60_s_and_a_waiting_send_is_not() {
+    let home = Home::new();
+    let service = home.start();
+    let body = json!({"message": message("m", "block a")});
+    let mut waiting = service.post("/message:send", &body).begin();
+    let mut silent = service.connect();
+    let mut answered = service.connect();
+    answered.send(service.get("/healthz").without("Connection").to_bytes()).unwrap();
+    assert_eq!(answered.reply().unwrap().status, 200);
+    for wire in [&mut silent, &mut answered] {
+        wire.set_patience(Duration::from_secs(100));
+        assert_eq!(wire.rest().unwrap(), b"", "nobody asked, so nothing is said");
+    }
+    // It has waited longer than both.
+    home.agent.release("a");
+    assert_eq!(state_of(&waiting.reply().unwrap().success()["task"]), "COMPLETED");
+}
+
+#[test]
 fn a_client_that_goes_away_leaves_its_task_running() {
     let home = Home::new();
     let service = home.start();
