@@ -2,7 +2,7 @@
 //!
 //! The gate (token, `Origin`, a storage that failed) lies around the routes *and* around what answers
 //! for a missing path or method, so that 401 and 403 come before 404 and 405. Handlers take the request
-//! whole and read it through [`extract`](super::extract): axum has nothing to reject by itself.
+//! whole and read it through `extract`: axum has nothing to reject by itself.
 //!
 //! `HEAD` is served wherever `GET` is, without a body; `OPTIONS` nowhere, since no browser may call.
 //! axum cannot split a segment at a colon, so that `/tasks/{task}` is one route for all that is done

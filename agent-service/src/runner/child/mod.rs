@@ -2,14 +2,14 @@
 //!
 //! The protocol's rules are in `agent_core::child`; here are the pipes, groups, signals and clocks.
 //!
-//! - [`pool`]: which instance answers for a task, and when one is retired.
-//! - [`instance`]: one persistent process, from spawn to the end of its group.
-//! - [`talk`]: what is said with it.
-//! - [`oneshot`]: a process a task.
-//! - [`unix`]: spawning; the only unsafe code of the service.
-//! - [`group`]: signals, and when nothing of a child runs any more.
-//! - [`env`]: what a child's environment holds, and what it never holds.
-//! - [`tmp`]: its temporary folder.
+//! - `pool`: which instance answers for a task, and when one is retired.
+//! - `instance`: one persistent process, from spawn to the end of its group.
+//! - `talk`: what is said with it.
+//! - `oneshot`: a process a task.
+//! - `unix`: spawning; the only unsafe code of the service.
+//! - `group`: signals, and when nothing of a child runs any more.
+//! - `env`: what a child's environment holds, and what it never holds.
+//! - `tmp`: its temporary folder.
 //! - [`stderr`], [`heartbeat`]: what is left to look at afterwards.
 
 mod env;
