@@ -101,6 +101,10 @@ class RunTest(unittest.TestCase):
     def end(self, demo: subprocess.Popen[str]) -> tuple[int, str, str]:
         out, err = demo.communicate(timeout=TIMEOUT)
         self.assertNotIn("Traceback", err)
+        # A killed process may take a moment to be gone on a busy machine.
+        limit = time.monotonic() + TIMEOUT
+        while any(map(alive, self.pids())) and time.monotonic() < limit:
+            time.sleep(0.02)
         for pid in self.pids():
             self.assertFalse(alive(pid), f"process {pid} was left behind")
         self.assertEqual(list((self.dir / "tmp").iterdir()), [], "the state was left behind")
