@@ -10,7 +10,7 @@
 //! - `group`: signals, and when nothing of a child runs any more.
 //! - `env`: what a child's environment holds, and what it never holds.
 //! - `tmp`: its temporary folder.
-//! - [`stderr`], [`heartbeat`]: what is left to look at afterwards.
+//! - `stderr`, `heartbeat`: what is left to look at afterwards.
 
 mod env;
 mod group;
