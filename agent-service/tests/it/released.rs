@@ -2,7 +2,7 @@
 //!
 //! `tests/fixtures/state-<version>/` holds `agent.json` and the `state.db` that the version left when
 //! it was killed in the middle of a task. A released fixture is never written again; before a release
-//! that changes the schema, [`the_state_of_this_version_is_written`] makes a new one beside it.
+//! that changes the schema, [`the_state_of_this_version_has_its_fixture`] makes a new one beside it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
