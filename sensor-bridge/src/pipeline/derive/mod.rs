@@ -153,12 +153,32 @@ impl Deriver {
     /// Closes the frames whose last part is `frame_close` old.
     pub fn close_due(&mut self, uptime: Duration, out: &mut Batch) {
         let Some(limit) = uptime.checked_sub(self.frame_close) else { return };
-        self.close_if(|parts| parts.touched <= limit, out);
+        self.close_if(|_, parts| parts.touched <= limit, out);
     }
 
     /// Closes all frames, before a stop.
     pub fn close_all(&mut self, out: &mut Batch) {
-        self.close_if(|_| true, out);
+        self.close_if(|_, _| true, out);
+    }
+
+    /// Messages of a configured source were lost before the next one.
+    ///
+    /// Its open frames are closed as they are: a part that is missing can only make them say less.
+    /// Running medians start again, as after a gap.
+    pub fn lost(&mut self, source_name: &str, out: &mut Batch) {
+        self.close_if(|(from, _), _| from == source_name, out);
+        for stream in self.of(source_name) {
+            if let Some(known) = self.streams.get_mut(stream.0) {
+                known.median = Median::default();
+            }
+        }
+    }
+
+    /// The streams that a configured source feeds, by route.
+    pub fn of(&self, source_name: &str) -> Vec<StreamId> {
+        let routes = self.routes.of(source_name).iter();
+        let streams = routes.filter_map(|route| self.by_route.get(route.0));
+        streams.flat_map(BTreeMap::values).copied().collect()
     }
 
     /// When the next frame is to be closed.
@@ -234,8 +254,8 @@ impl Deriver {
         }
     }
 
-    fn close_if(&mut self, due: impl Fn(&Parts) -> bool, out: &mut Batch) {
-        let ready = |(_, parts): &(&(String, String), &Parts)| parts.open && due(parts);
+    fn close_if(&mut self, due: impl Fn(&(String, String), &Parts) -> bool, out: &mut Batch) {
+        let ready = |(key, parts): &(&(String, String), &Parts)| parts.open && due(key, parts);
         let mut keys: Vec<_> = self
             .parts
             .iter()

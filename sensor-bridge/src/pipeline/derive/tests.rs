@@ -187,6 +187,38 @@ fn a_frame_is_closed_a_while_after_its_last_part() {
 }
 
 #[test]
+fn a_loss_closes_the_open_frames_of_its_source_and_starts_their_medians_again() {
+    let smooth = |from, kind| RouteSpec { smooth: Some(3), ..route(from, &["person"], kind) };
+    let mut deriver = deriver(vec![smooth("house", "seen"), smooth("yard", "seen.outside")]);
+    let mut batch = Batch::default();
+    let say = |deriver: &mut Deriver, from, ms, confidence, batch: &mut Batch| {
+        let part = Evidence::Part(vec![person(confidence)]);
+        deriver.push(from, &message("cam", ms, part), MS * 1000, batch);
+    };
+    for ms in 0..3 {
+        say(&mut deriver, "house", ms, 0.0, &mut batch);
+        say(&mut deriver, "yard", ms, 0.0, &mut batch);
+    }
+    assert_eq!(batch.derived.len(), 4, "both have a frame open");
+    deriver.lost("house", &mut batch);
+    assert_eq!(batch.derived.len(), 5);
+    say(&mut deriver, "house", 2, 0.9, &mut batch);
+    assert_eq!(reasons(&batch), [Reason::Late]);
+    say(&mut deriver, "house", 3, 0.9, &mut batch);
+    say(&mut deriver, "yard", 3, 0.9, &mut batch);
+    deriver.close_all(&mut batch);
+    let of = |stream: StreamId| {
+        let derived = batch.derived.iter().filter(|derived| derived.stream == stream);
+        derived.map(|derived| derived.observation.confidence).collect::<Vec<_>>()
+    };
+    let [house] = deriver.of("house")[..] else { panic!("{:?}", deriver.of("house")) };
+    let [yard] = deriver.of("yard")[..] else { panic!("{:?}", deriver.of("yard")) };
+    assert_eq!(of(house), [0.0, 0.0, 0.0, 0.9]);
+    assert_eq!(of(yard), [0.0; 4]);
+    assert_eq!(deriver.of("nobody"), []);
+}
+
+#[test]
 fn a_smoothed_frame_says_absent_only_when_it_is() {
     let mut spec = route("house", &["person"], "person.detected");
     spec.smooth = Some(3);

@@ -1,7 +1,7 @@
 //! The whole machine: messages in, posts out, replies in.
 //!
-//! Its shell calls [`Sampler::on_message`] for what workers say, [`Sampler::next`] until it gives
-//! nothing more, [`Sampler::on_reply`] for *every* post that it was given, and sleeps until
+//! Its shell calls [`Sampler::on_message`] for what workers say and [`Sampler::on_lost`] for what of it
+//! was lost, [`Sampler::next`] until it gives nothing more, [`Sampler::on_reply`] for *every* post that it was given, and sleeps until
 //! [`Sampler::next_deadline`] or the next message. A stream has one post under way at a time; different
 //! streams may be posted at once. Memory is bounded by streams, not by input.
 
@@ -166,6 +166,23 @@ impl Sampler {
         }
         self.take(batch, uptime);
         refused
+    }
+
+    /// Messages of a configured source were lost before the next one, unseen.
+    ///
+    /// Any of them may have been a low, so every stream that the source feeds is broken, as after
+    /// a low that was dropped: highs are withheld until a later low was delivered, or more than
+    /// `max_gap` has passed since the last published high.
+    pub fn on_lost(&mut self, source_name: &str, uptime: Duration) {
+        let mut batch = std::mem::take(&mut self.batch);
+        self.derive.lost(source_name, &mut batch);
+        self.take(batch, uptime);
+        for stream in self.derive.of(source_name) {
+            let Some(entry) = self.entries.get_mut(stream.0) else { continue };
+            let Some(counters) = self.counters.get_mut(entry.route.0) else { continue };
+            entry.stream.lose_unseen(counters);
+            self.index(stream, uptime);
+        }
     }
 
     /// The next post that may be sent now; it is to be called until it gives nothing.

@@ -1,7 +1,7 @@
 //! The sampling rule as a property, for random frames over a random network.
 //!
-//! A model of the service (its trigger, its receipts) stands at the other end. Whatever is lost,
-//! limited, refused, answered late or delivered after it was given up: between two consecutive highs
+//! A model of the service (its trigger, its receipts) stands at the other end. Whatever is lost, in
+//! front of the sampler or behind it, limited, refused, answered late or delivered after it was given up: between two consecutive highs
 //! that the service took there is no raw low, unless its sequence started again in between by the
 //! gap; and no run that fired has a raw low inside. Without a threshold both hold for every one.
 
@@ -30,8 +30,10 @@ struct Frame {
     camera: usize,
     wait_ms: u32,
     level: usize,
-    /// Says that there is nobody by an empty frame instead of by a low confidence.
+    /// It has the time of the frame before it.
     repeat: bool,
+    /// It is lost in front of the sampler; the sampler is told before the next one.
+    lost: bool,
 }
 
 /// What happens to one attempt.
@@ -78,8 +80,9 @@ fn frame() -> impl Strategy<Value = Frame> {
     let wait = prop_oneof![8 => 1..150_u32, 1 => 0..3_000_u32];
     // Mostly high: a run must have a chance.
     let level = prop_oneof![2 => 0..LEVELS.len(), 3 => 5..LEVELS.len()];
-    (0..2_usize, wait, level, prop::bool::weighted(0.1))
-        .prop_map(|(camera, wait_ms, level, repeat)| Frame { camera, wait_ms, level, repeat })
+    (0..2_usize, wait, level, prop::bool::weighted(0.1), prop::bool::weighted(0.03)).prop_map(
+        |(camera, wait_ms, level, repeat, lost)| Frame { camera, wait_ms, level, repeat, lost },
+    )
 }
 
 fn scenario() -> impl Strategy<Value = Scenario> {
@@ -171,6 +174,10 @@ struct World {
     on_arrival: BTreeMap<usize, Duration>,
     posts: usize,
     paused_until: Duration,
+    /// Whether the sampler is told of a loss, as it should be.
+    tells: bool,
+    /// Frames were lost since the last one that the sampler saw.
+    lost: bool,
 }
 
 impl World {
@@ -197,6 +204,8 @@ impl World {
             on_arrival: BTreeMap::new(),
             posts: 0,
             paused_until: Duration::ZERO,
+            tells: true,
+            lost: false,
             scenario,
         }
     }
@@ -225,6 +234,13 @@ impl World {
         let at = self.now();
         let best = self.raw.entry(camera.clone()).or_default().entry(at).or_insert(confidence);
         *best = best.max(confidence);
+        if frame.lost {
+            self.lost = true;
+            return;
+        }
+        if std::mem::take(&mut self.lost) && self.tells {
+            self.sampler.on_lost("house", self.uptime);
+        }
         let evidence = Evidence::Frame(vec![detection]);
         let message = Message { source: camera, at, message_id: None, evidence };
         self.sampler.on_message("house", &message, self.uptime);
@@ -322,30 +338,7 @@ impl World {
     }
 
     fn check(&self) {
-        let max_gap = SignedDuration::from_secs(i64::try_from(self.scenario.max_gap).unwrap());
-        for (camera, service) in &self.services {
-            let raw = &self.raw[camera];
-            let low = |from: Timestamp, to: Timestamp, threshold: f64| {
-                raw.range(from..=to).find(|(_, confidence)| **confidence < threshold)
-            };
-            for (threshold, firing) in &service.firings {
-                let inside = low(firing.first, firing.last, *threshold);
-                assert_eq!(inside, None, "a low inside a run that fired at {threshold}");
-            }
-            for threshold in self.scenario.thresholds() {
-                for pair in service.taken.windows(2) {
-                    let [(from, first), (to, second)] = pair else { continue };
-                    let highs = *first >= threshold && *second >= threshold;
-                    if highs && to.duration_since(*from) <= max_gap {
-                        let left_out = low(*from, *to, threshold);
-                        assert_eq!(
-                            left_out, None,
-                            "left out between {from} and {to} at {threshold}"
-                        );
-                    }
-                }
-            }
-        }
+        assert_eq!(self.left_out(), None);
         let snapshot = self.sampler.snapshot();
         let counters = &snapshot.routes[0];
         let dropped: u64 = counters.dropped.values().sum();
@@ -353,6 +346,36 @@ impl World {
         assert_eq!(counters.observations, ended, "{counters:?}");
         assert_eq!(counters.observations, counters.highs + counters.lows);
         assert_eq!(counters.attempts, u64::try_from(self.posts).unwrap());
+    }
+
+    /// A low that was left out where none may be.
+    fn left_out(&self) -> Option<String> {
+        let max_gap = SignedDuration::from_secs(i64::try_from(self.scenario.max_gap).unwrap());
+        for (camera, service) in &self.services {
+            let raw = &self.raw[camera];
+            let low = |from: Timestamp, to: Timestamp, threshold: f64| {
+                raw.range(from..=to).find(|(_, confidence)| **confidence < threshold)
+            };
+            for (threshold, firing) in &service.firings {
+                if let Some(inside) = low(firing.first, firing.last, *threshold) {
+                    return Some(format!("{inside:?} inside a run that fired at {threshold}"));
+                }
+            }
+            for threshold in self.scenario.thresholds() {
+                for pair in service.taken.windows(2) {
+                    let [(from, first), (to, second)] = pair else { continue };
+                    let highs = *first >= threshold && *second >= threshold;
+                    let near = to.duration_since(*from) <= max_gap;
+                    if highs
+                        && near
+                        && let Some(inside) = low(*from, *to, threshold)
+                    {
+                        return Some(format!("{inside:?} between {from} and {to} at {threshold}"));
+                    }
+                }
+            }
+        }
+        None
     }
 }
 
@@ -382,4 +405,19 @@ fn the_property_sees_firings_and_lost_lows() {
         limited += usize::from(world.paused_until > Duration::ZERO);
     }
     assert!(firings > 50 && broken > 20 && limited > 20, "{firings} {broken} {limited}");
+}
+
+#[test]
+fn the_property_fails_when_the_sampler_is_not_told_of_losses_in_front_of_it() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let (mut told, mut untold) = (0, 0);
+    for _ in 0..200 {
+        let scenario = scenario().new_tree(&mut runner).unwrap().current();
+        for (tells, faults) in [(true, &mut told), (false, &mut untold)] {
+            let mut world = World { tells, ..World::new(scenario.clone()) };
+            world.run();
+            *faults += u32::from(world.left_out().is_some());
+        }
+    }
+    assert!(told == 0 && untold > 3, "{told} {untold}");
 }

@@ -15,7 +15,7 @@
 //! An observation counts as published from its first post on, because an answer may be lost. A low
 //! that was lost for sure makes the stream *broken*: what ranks higher is withheld until something as
 //! low was delivered, or more than `max_gap` has passed since the last published high, when the
-//! service starts its sequence again by itself.
+//! service starts its sequence again by itself. Frames that were lost unseen may have been lows.
 
 use std::time::Duration;
 
@@ -367,6 +367,21 @@ impl Stream {
             // The low did not get there: the high before it still stands.
             self.base = flight.base_before;
             self.lose(flight.rank, counters);
+        }
+    }
+
+    /// Frames after the last one and before the next were lost unseen; any may have been the lowest.
+    pub fn lose_unseen(&mut self, counters: &mut Counters) {
+        // What is held came before them. A low of it is sent all the same; a high would be the one
+        // that the next high is published after.
+        let base = self.base;
+        if let Some(held) = self.latest.take_if(|held| held.rank >= base) {
+            counters.drop_one(Reason::Broken);
+            self.after = self.past(&held).join(self.after);
+        }
+        // After a published low, or before anything was published, one more low changes nothing.
+        if base > 0.0 {
+            self.broken = Some(0.0);
         }
     }
 

@@ -26,6 +26,11 @@ impl Bench {
         self.stream.push(observation(ms, confidence), &mut self.counters);
     }
 
+    /// Frames were lost in front of the stream.
+    fn lose(&mut self) {
+        self.stream.lose_unseen(&mut self.counters);
+    }
+
     fn again(&mut self, ms: i64, confidence: f64) {
         self.stream.replace(observation(ms, confidence), &mut self.counters);
     }
@@ -162,6 +167,68 @@ fn a_lost_low_is_forgotten_after_the_gap() {
     assert_eq!(bench.taken(), NONE, "exactly the gap");
     bench.see(2002, 0.9);
     assert_eq!(bench.taken(), [2002], "the service starts again by itself");
+}
+
+#[test]
+fn what_was_lost_unseen_may_have_been_a_low() {
+    let published = |bench: &mut Bench| {
+        bench.see(1, 0.9);
+        assert_eq!(bench.taken(), [1]);
+    };
+    let mut high = Bench::new(Some(0.85));
+    published(&mut high);
+    high.see(2, 0.9);
+    high.lose();
+    high.see(3, 0.9);
+    high.uptime += SPACING;
+    assert_eq!(high.taken(), NONE, "neither what waited nor what followed");
+    assert_eq!(high.counters.dropped.get(&Reason::Broken), Some(&2));
+    high.see(4, 0.2);
+    high.see(5, 0.9);
+    assert_eq!(high.taken(), [4], "a low is sent");
+    high.see(6, 0.9);
+    assert_eq!(high.taken(), [6], "and ends it");
+
+    let mut low = Bench::new(Some(0.85));
+    published(&mut low);
+    low.see(2, 0.2);
+    low.lose();
+    low.see(3, 0.9);
+    assert_eq!(low.taken(), [2], "a low from before is sent");
+    low.lose();
+    low.see(4, 0.9);
+    assert_eq!(low.taken(), [4], "after a published low one more says nothing new");
+
+    let mut first = Bench::new(Some(0.85));
+    first.see(1, 0.9);
+    first.lose();
+    assert_eq!(first.taken(), NONE, "a high that nobody knows what followed is no first one");
+    first.see(2, 0.9);
+    assert_eq!(first.taken(), [2], "the run begins after the loss");
+    first.lose();
+    first.see(2002, 0.9);
+    assert_eq!(first.taken(), NONE, "exactly the gap");
+    first.see(2003, 0.9);
+    assert_eq!(first.taken(), [2003], "the service starts again by itself");
+}
+
+#[test]
+fn without_a_threshold_only_absence_ends_what_was_lost_unseen() {
+    let mut bench = Bench::new(None);
+    bench.see(1, 0.8);
+    assert_eq!(bench.taken(), [1]);
+    bench.see(2, 0.4);
+    bench.lose();
+    bench.see(3, 0.9);
+    bench.uptime += SPACING;
+    assert_eq!(bench.taken(), [2], "it came before");
+    bench.see(4, 0.1);
+    bench.uptime += SPACING;
+    assert_eq!(bench.taken(), NONE, "what was lost may have been lower");
+    bench.see(5, 0.0);
+    assert_eq!(bench.taken(), [5]);
+    bench.see(6, 0.1);
+    assert_eq!(bench.taken(), [6]);
 }
 
 #[test]
