@@ -122,6 +122,9 @@ pub trait Decode: Send {
     ///
     /// It may remember what it needs of earlier messages, in bounded memory.
     fn decode(&mut self, document: &Value, context: &Context<'_>) -> Decoded;
+
+    /// Messages were lost before the next one: what is remembered may no longer be so.
+    fn lost(&mut self) {}
 }
 
 /// The decoder of a preset, if this version serves it.
@@ -144,6 +147,11 @@ impl Reader {
     /// What the configuration says about the source.
     pub const fn rules(&self) -> &Rules {
         &self.rules
+    }
+
+    /// Messages were lost before the next one.
+    pub fn lost(&mut self) {
+        self.decoder.lost();
     }
 
     /// Reads one message as a transport delivered it.

@@ -38,6 +38,11 @@ impl Feed {
         &self.reader.rules().name
     }
 
+    /// Messages were lost before the next one.
+    pub fn lost(&mut self) {
+        self.reader.lost();
+    }
+
     /// Reads one message, and counts what of it cannot be used.
     pub fn read(&mut self, received: &Received) -> Decoded {
         let mut decoded = self.reader.read(&received.bytes, &received.meta, received.at);

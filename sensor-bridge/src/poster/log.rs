@@ -66,6 +66,18 @@ pub(super) fn answer(
     }
 }
 
+/// Says that a source is faster than it is read, at most once a minute.
+pub(super) fn lost(trouble: &mut Throttle<&'static str>, source: &str, now: Timestamp) {
+    if let Some(count) = trouble.admit("overrun", now) {
+        tracing::warn!(
+            source,
+            count,
+            "messages came faster than they are read and the oldest went; \
+             highs are withheld until a low is delivered or max_gap has passed"
+        );
+    }
+}
+
 /// Why a whole message was left out after it was read.
 pub fn sentence(refusal: &Refusal) -> String {
     format!("the message of {} at {} was left out", refusal.source, refusal.at)

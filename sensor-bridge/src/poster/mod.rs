@@ -26,7 +26,7 @@ use crate::{
     decode::Decoded,
     metrics::Throttle,
     pipeline::sampler::{Outcome, Outgoing, Sampler, Snapshot},
-    source::{Received, inbox::Inbox},
+    source::inbox::{Delivery, Inbox},
 };
 
 /// Posts under way at once: one round trip of half a second at the service's ten a second, thrice.
@@ -84,7 +84,7 @@ pub struct Ended<O> {
 /// What woke the loop.
 enum Event {
     Stop,
-    Received(usize, Received),
+    Received(Delivery),
     SourcesEnded,
     Answered(Box<(Outgoing, Answer)>),
     Deadline,
@@ -123,7 +123,7 @@ impl<O: Observer> Poster<O> {
             }
             match self.next_event(tasks, open).await {
                 Event::Stop => break,
-                Event::Received(lane, received) => self.take(lane, &received),
+                Event::Received(delivery) => self.take(&delivery),
                 Event::SourcesEnded => open = false,
                 Event::Answered(done) => self.take_answer(&done.0, &done.1),
                 Event::Deadline => {}
@@ -138,7 +138,7 @@ impl<O: Observer> Poster<O> {
         tokio::select! {
             () = tasks.soft_stop().cancelled() => Event::Stop,
             received = self.inbox.receive(), if open => match received {
-                Some((lane, received)) => Event::Received(lane, received),
+                Some(delivery) => Event::Received(delivery),
                 None => Event::SourcesEnded,
             },
             Some(Ok(done)) = self.posts.join_next() => Event::Answered(Box::new(done)),
@@ -148,8 +148,8 @@ impl<O: Observer> Poster<O> {
 
     /// Sends what is left, lows first, for at most [`STOP_WITHIN`].
     async fn stop(&mut self, tasks: &Tasks) {
-        while let Some((lane, received)) = self.inbox.try_receive() {
-            self.take(lane, &received);
+        while let Some(delivery) = self.inbox.try_receive() {
+            self.take(&delivery);
         }
         self.sampler.stop(self.clock.uptime());
         let send = async {
@@ -184,10 +184,16 @@ impl<O: Observer> Poster<O> {
         Some(deadline.saturating_sub(uptime).max(LEAST_WAIT))
     }
 
-    fn take(&mut self, lane: usize, received: &Received) {
-        let Some(feed) = self.feeds.get_mut(lane) else { return };
+    fn take(&mut self, delivery: &Delivery) {
+        let Some(feed) = self.feeds.get_mut(delivery.lane) else { return };
         let now = self.clock.now();
-        let Decoded { messages, refused } = feed.read(received);
+        if delivery.lost > 0 {
+            // What was lost came before this message, and after all that was taken so far.
+            feed.lost();
+            self.sampler.on_lost(feed.name(), self.clock.uptime());
+            log::lost(&mut self.trouble, feed.name(), now);
+        }
+        let Decoded { messages, refused } = feed.read(&delivery.message);
         let source = feed.name();
         for refusal in refused {
             let (reason, sentence) = (refusal.reason().as_str(), refusal.to_string());

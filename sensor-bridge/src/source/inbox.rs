@@ -3,7 +3,8 @@
 //! One lane per source, so that a flood of one costs itself only: a full lane
 //! drops its *oldest* message and counts it (`overrun`), since the newest is
 //! what a sampling of the present needs. Sending never waits. Lanes are read
-//! in turns.
+//! in turns. Whoever reads is told of a loss with the message after it: what
+//! is lost is always older than all that is left in its lane.
 
 use std::{
     collections::VecDeque,
@@ -48,7 +49,20 @@ struct Shared {
 struct Queue {
     messages: VecDeque<Received>,
     bytes: usize,
+    /// Messages that went since the last one was taken.
+    lost: u64,
     closed: bool,
+}
+
+/// One message as it is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// Whose it is: the number of its lane.
+    pub lane: usize,
+    /// How many messages of this lane had to go between the one before and this one.
+    pub lost: u64,
+    /// The message.
+    pub message: Received,
 }
 
 /// What became of a message that was sent.
@@ -68,16 +82,16 @@ impl Inbox {
         (Self { shared, turn: 0 }, ends)
     }
 
-    /// The next message and its lane; `None` when every lane is closed and empty.
+    /// The next message; `None` when every lane is closed and empty.
     ///
     /// Dropping the future half-way loses nothing.
-    pub async fn receive(&mut self) -> Option<(usize, Received)> {
+    pub async fn receive(&mut self) -> Option<Delivery> {
         let shared = Arc::clone(&self.shared);
         loop {
             // Registered before looking, so that what is sent in between is not slept over.
             let changed = shared.changed.notified();
             match self.take() {
-                Taken::Message(lane, message) => return Some((lane, message)),
+                Taken::Message(delivery) => return Some(delivery),
                 Taken::Closed => return None,
                 Taken::Empty => changed.await,
             }
@@ -85,9 +99,9 @@ impl Inbox {
     }
 
     /// The next message that is there already.
-    pub fn try_receive(&mut self) -> Option<(usize, Received)> {
+    pub fn try_receive(&mut self) -> Option<Delivery> {
         match self.take() {
-            Taken::Message(lane, message) => Some((lane, message)),
+            Taken::Message(delivery) => Some(delivery),
             Taken::Empty | Taken::Closed => None,
         }
     }
@@ -99,8 +113,9 @@ impl Inbox {
             let Some(lane) = lanes.get_mut(index) else { continue };
             if let Some(message) = lane.messages.pop_front() {
                 lane.bytes = lane.bytes.saturating_sub(message.bytes.len());
+                let lost = std::mem::take(&mut lane.lost);
                 self.turn = (index + 1) % count.max(1);
-                return Taken::Message(index, message);
+                return Taken::Message(Delivery { lane: index, lost, message });
             }
         }
         if lanes.iter().all(|lane| lane.closed) { Taken::Closed } else { Taken::Empty }
@@ -108,7 +123,7 @@ impl Inbox {
 }
 
 enum Taken {
-    Message(usize, Received),
+    Message(Delivery),
     Empty,
     Closed,
 }
@@ -137,6 +152,7 @@ impl Lane {
                     lane.bytes = lane.bytes.saturating_sub(gone.bytes.len());
                     overrun += 1;
                 }
+                lane.lost += overrun;
             }
         }
         self.shared.changed.notify_one();
@@ -171,6 +187,29 @@ mod tests {
             (0..LANE_MESSAGES + 3).map(|n| lanes[0].send(message(&n.to_string())).overrun).sum();
         assert_eq!(overrun, 3);
         assert_eq!(text(inbox.receive().await), Some((0, "3".to_owned())));
+    }
+
+    #[tokio::test]
+    async fn a_loss_is_told_with_the_message_after_it_and_once() {
+        let (mut inbox, lanes) = Inbox::new(2);
+        for n in 0..LANE_MESSAGES + 2 {
+            let _flooded = lanes[1].send(message(&n.to_string()));
+        }
+        let mut told = Vec::new();
+        for _ in 0..3 {
+            assert_eq!(lanes[0].send(message("quiet")).overrun, 0);
+            let quiet = inbox.receive().await.unwrap();
+            assert_eq!((quiet.lane, quiet.lost), (0, 0));
+            let flooded = inbox.receive().await.unwrap();
+            told.push((text(Some(flooded.clone())), flooded.lost));
+            // The lane has room for one now, so of two more one goes.
+            for _ in 0..told.len() {
+                let _flooded = lanes[1].send(message("more"));
+            }
+        }
+        let expected = [(2, 2), (3, 0), (5, 1)];
+        let expected = expected.map(|(n, lost)| (Some((1, format!("{n}"))), lost));
+        assert_eq!(told, expected);
     }
 
     #[tokio::test]
@@ -220,8 +259,8 @@ mod tests {
         }
     }
 
-    fn text(received: Option<(usize, Received)>) -> Option<(usize, String)> {
-        let (lane, message) = received?;
+    fn text(received: Option<Delivery>) -> Option<(usize, String)> {
+        let Delivery { lane, lost: _, message } = received?;
         Some((lane, String::from_utf8(message.bytes.to_vec()).unwrap()))
     }
 }

@@ -343,7 +343,8 @@ impl Rig {
     /// The next observation is that of the message `n`; what comes before it must be refused.
     async fn expect_observation(&mut self, n: usize) {
         loop {
-            let (_, message) = support::soon("a message", self.inbox.receive()).await.unwrap();
+            let delivery = support::soon("a message", self.inbox.receive()).await.unwrap();
+            let message = delivery.message;
             let decoded = self.reader.read(&message.bytes, &message.meta, message.at);
             for refusal in &decoded.refused {
                 self.counters.refused(refusal.reason());
@@ -359,7 +360,8 @@ impl Rig {
     async fn drain(&mut self) -> Vec<usize> {
         let mut numbers = Vec::new();
         for _ in 0..LANE_MESSAGES {
-            let (_, message) = support::soon("a message", self.inbox.receive()).await.unwrap();
+            let delivery = support::soon("a message", self.inbox.receive()).await.unwrap();
+            let message = delivery.message;
             let decoded = self.reader.read(&message.bytes, &message.meta, self.clock.now());
             numbers.push(number(&decoded.messages[0].evidence));
         }

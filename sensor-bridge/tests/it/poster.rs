@@ -10,7 +10,7 @@ use sensor_bridge::{
     delivery::Reply,
     metrics::SourceCounters,
     pipeline::{
-        Route, RouteSpec, Routes, Sampler, Settings,
+        Route, RouteSpec, Routes, Sampler, Settings, count,
         route::Expect,
         sampler::{Outcome, Outgoing, Snapshot},
         schedule::bucket::Budget,
@@ -21,7 +21,7 @@ use sensor_bridge::{
     },
     source::{
         Received,
-        inbox::{Inbox, Lane},
+        inbox::{Inbox, LANE_MESSAGES, Lane},
     },
 };
 use serde_json::json;
@@ -128,6 +128,25 @@ async fn receiving_never_waits_for_a_service_that_hangs() {
     let snapshot = bench.stop().await;
     assert_eq!(snapshot.streams, 1);
     assert!(snapshot.routes[0].observations > 1_000, "{:?}", snapshot.routes[0]);
+}
+
+#[tokio::test]
+async fn after_a_low_was_lost_in_a_full_lane_no_high_follows_the_last_one() {
+    let mut service = Service::start([]).await;
+    let bench = Bench::start(&service.url(), Budget::default());
+    let first = bench.say("door", HIGH);
+    service.next().await;
+    // The poster has no turn in between: the lane is full, and the low goes.
+    let at = |n: usize| first + Duration::from_nanos(u64::try_from(n).unwrap());
+    assert_eq!(bench.say_at("door", at(1), LOW), 0);
+    let overrun: u64 = (0..LANE_MESSAGES).map(|n| bench.say_at("door", at(n + 2), HIGH)).sum();
+    assert_eq!(overrun, 1);
+    let snapshot = bench.stop().await;
+    assert_eq!(service.rest().len(), 0);
+    let counters = &snapshot.routes[0];
+    let withheld = u64::try_from(LANE_MESSAGES).unwrap();
+    assert_eq!(counters.dropped, [(count::Reason::Broken, withheld)].into());
+    assert_eq!((counters.highs, counters.lows), (withheld + 1, 0));
 }
 
 #[tokio::test]
@@ -275,13 +294,17 @@ impl Bench {
         let mut last = self.last.lock().unwrap();
         let at = self.clock.now().max(*last + Duration::from_nanos(1));
         *last = at;
+        assert_eq!(self.say_at(camera, at, confidence), 0);
+        at
+    }
+
+    /// Says what was seen at `at`; gives how many older messages had to go.
+    fn say_at(&self, camera: &str, at: Timestamp, confidence: f64) -> u64 {
         let detection = json!({"label": "person", "confidence": confidence});
         let frame =
             json!({"timestamp": at.to_string(), "source": camera, "detections": [detection]});
         let bytes = Bytes::from(frame.to_string());
-        let sent = self.lane.send(Received { at, meta: Meta::default(), bytes });
-        assert_eq!(sent.overrun, 0);
-        at
+        self.lane.send(Received { at, meta: Meta::default(), bytes }).overrun
     }
 
     /// Stops it in order.

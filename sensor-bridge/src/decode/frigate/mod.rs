@@ -6,7 +6,9 @@
 //! that label and camera is open. The surprising rule follows: the decoder
 //! remembers open tracks, at most [`MAX_TRACKS`], and forgets one that has not
 //! spoken for [`FORGET_AFTER`]; its `end` was lost then, and keeping it would
-//! hide absence for ever.
+//! hide absence for ever. After messages were lost it forgets all of them: a
+//! track whose `end` was among them must not hide the absence that others
+//! prove, and one that is still open says so again.
 //!
 //! Counts, snapshots and availability live on other topics and are refused by
 //! their topic. A false positive by Frigate's own judgement is no evidence.
@@ -57,6 +59,10 @@ impl Decode for Frigate {
             Ok(message) => Decoded { messages: message.into_iter().collect(), refused: Vec::new() },
             Err(refusal) => refusal.into(),
         }
+    }
+
+    fn lost(&mut self) {
+        self.open.clear();
     }
 }
 

@@ -68,6 +68,18 @@ fn a_track_whose_end_was_lost_does_not_hide_absence_for_ever() {
 }
 
 #[test]
+fn after_a_loss_no_track_from_before_hides_absence() {
+    let mut frigate = Frigate::default();
+    send(&mut frigate, "new", "a", "door", "person", 0);
+    send(&mut frigate, "new", "b", "door", "person", 1);
+    frigate.lost();
+    assert_eq!(send(&mut frigate, "end", "b", "door", "person", 2).messages.len(), 1);
+    send(&mut frigate, "update", "a", "door", "person", 3);
+    send(&mut frigate, "new", "c", "door", "person", 4);
+    assert_eq!(send(&mut frigate, "end", "c", "door", "person", 5), Decoded::default());
+}
+
+#[test]
 fn the_table_of_open_tracks_is_bounded_and_the_longest_silent_goes_first() {
     let mut frigate = Frigate::default();
     for (track, second) in (0..MAX_TRACKS + 5).zip(0..) {
