@@ -2,11 +2,15 @@
 //!
 //! The directory is 0700 and its files are 0600, whatever the umask says. `service.lock` is locked for
 //! as long as the process lives; the system releases it however that ends, so no stale lock is possible.
+//! A child that was being started when its service was killed shares the lock until it becomes the agent's
+//! program, milliseconds later: who finds the lock taken therefore looks again for a moment.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
 
 use agent_wire::canonical::Digest;
 
@@ -19,6 +23,12 @@ pub(super) const DATABASE: &str = "state.db";
 const JOURNALS: [&str; 2] = ["state.db-wal", "state.db-shm"];
 
 const LOCK: &str = "service.lock";
+
+/// How long and how often a lock that is taken is looked at again: a process between fork and exec holds
+/// it for milliseconds, a service for as long as it lives.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const LOOKS: u32 = 50;
+
 const MEMORY: &str = "memory";
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
@@ -40,7 +50,7 @@ impl Directory {
         folder(path)?;
         let lock_path = path.join(LOCK);
         let lock = file(&lock_path)?;
-        match lock.try_lock() {
+        match take(&lock) {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(Error::InUse(path.to_owned())),
             Err(TryLockError::Error(source)) => {
@@ -89,6 +99,17 @@ pub fn left_beside(directory: &Path) -> Vec<PathBuf> {
         .collect();
     left.sort();
     left
+}
+
+/// Takes a lock, and looks again for a moment when it is taken.
+fn take(lock: &File) -> std::result::Result<(), TryLockError> {
+    for _ in 1..LOOKS {
+        match lock.try_lock() {
+            Err(TryLockError::WouldBlock) => sleep(LOOK_AGAIN),
+            taken_or_failed => return taken_or_failed,
+        }
+    }
+    lock.try_lock()
 }
 
 /// Makes a folder with mode 0700, or corrects the mode of one that is there.
