@@ -71,6 +71,19 @@ fn a_directory_is_free_again_after_kill_9() {
 }
 
 #[test]
+fn a_lock_that_goes_within_a_moment_is_waited_for() {
+    let home = Home::new();
+    home.start().stop().expect(0);
+    // As a child holds it that was being started when its service was killed.
+    let lock = fs::File::open(home.state().join("service.lock")).unwrap();
+    lock.lock().unwrap();
+    let start = home.serve().start();
+    std::thread::sleep(std::time::Duration::from_millis(200));
+    drop(lock);
+    ready(start);
+}
+
+#[test]
 fn the_order_of_keys_and_the_format_do_not_bind() {
     let home = Home::new();
     let task = id_of(&home.start().run("before"));
