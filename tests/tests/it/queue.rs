@@ -1,7 +1,13 @@
 //! CONTRACT section 2: the queue, cancelling, and how tasks end.
 
+use std::collections::BTreeSet;
+use std::thread;
+
+use fastrand::Rng;
 use serde_json::{Value, json};
-use system_tests::client::{fresh_id, id_of, message, result_of, state_of, status_text, words};
+use system_tests::client::{
+    Client, fresh_id, id_of, is_terminal, message, result_of, state_of, status_text, words,
+};
 use system_tests::home::Home;
 use system_tests::process::Service;
 use system_tests::wait;
@@ -292,6 +298,96 @@ fn a_refusal_for_a_full_queue_names_the_limit() {
     service.submit("block a");
     let error = submission(&service, &fresh_id(), "x").error(429, "RESOURCE_EXHAUSTED");
     assert!(words(&error).contains('1'), "{error}");
+}
+
+#[test]
+fn many_clients_at_once_break_no_rule() {
+    let home = Home::with(|config| config.with("max_tasks", 100));
+    let service = home.start();
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let clients: Vec<_> = (0..6)
+        .map(|number| {
+            let client = service.client.clone();
+            thread::spawn(move || random_calls(&client, Rng::with_seed(seed + number), number))
+        })
+        .collect();
+    let endings: Vec<_> = clients.into_iter().flat_map(|one| one.join().unwrap()).collect();
+    assert!(endings.len() > 50, "{}", endings.len());
+    wait::until("the queue is empty", || {
+        service.list("").iter().all(|task| is_terminal(&state_of(task))).then_some(())
+    });
+    // An ending never changes, as long as its task is retained.
+    for ending in endings {
+        let reply = service.get(&format!("/tasks/{}", id_of(&ending))).send();
+        if reply.status == 200 {
+            assert_eq!(reply.success(), ending);
+        }
+    }
+    // One at a time, and none twice. A cancelled one may end without its `end`.
+    let mut begun = BTreeSet::new();
+    let mut running: Option<String> = None;
+    for line in home.agent.effects() {
+        let (what, task) = line.split_once(' ').unwrap();
+        if what == "begin" {
+            assert!(begun.insert(task.to_owned()), "{task} ran twice");
+            running = Some(task.to_owned());
+        } else {
+            assert_eq!(running.take().as_deref(), Some(task), "two ran at once");
+        }
+    }
+    assert!(service.list("").len() <= 100);
+}
+
+/// Submits, repeats, reads, lists and cancels at random; the ended tasks that it saw.
+fn random_calls(client: &Client, mut random: Rng, number: u64) -> Vec<Value> {
+    let mut known: Vec<(String, String)> = Vec::new();
+    let mut endings = Vec::new();
+    for n in 0..120 {
+        let text = if random.u8(0..4) == 0 { "fail" } else { "work" };
+        let (message_id, task) = match random.choice(&known) {
+            Some((message_id, task)) if random.bool() => (message_id.clone(), task.clone()),
+            _ => (format!("{number}-{n}-{text}"), String::new()),
+        };
+        match random.u8(0..10) {
+            0..5 => {
+                let text = if message_id.ends_with("fail") { "fail" } else { "work" };
+                let reply = client.send_message(
+                    &message(&message_id, text),
+                    &json!({"returnImmediately": random.u8(0..4) != 0}),
+                );
+                match reply.status {
+                    200 => {
+                        let made = reply.success()["task"].clone();
+                        assert!(task.is_empty() || task == id_of(&made), "a repetition: {made}");
+                        known.push((message_id, id_of(&made)));
+                        endings.extend(is_terminal(&state_of(&made)).then_some(made));
+                    }
+                    // A repetition whose task made room for others.
+                    409 => assert!(!task.is_empty(), "{}", reply.text()),
+                    _ => drop(reply.error(429, "RESOURCE_EXHAUSTED")),
+                }
+            }
+            5..8 if !task.is_empty() => {
+                let reply = client.get(&format!("/tasks/{task}")).send();
+                if reply.status == 200 {
+                    let task = reply.success();
+                    endings.extend(is_terminal(&state_of(&task)).then_some(task));
+                } else {
+                    reply.error(404, "TASK_NOT_FOUND");
+                }
+            }
+            8 if !task.is_empty() => match client.cancel(&task).status {
+                200 | 400 | 404 => {}
+                other => panic!("a cancel is answered with {other}"),
+            },
+            _ => {
+                let tasks = client.list("pageSize=20");
+                assert!(tasks.len() <= 140, "{}", tasks.len());
+            }
+        }
+    }
+    endings
 }
 
 #[track_caller]
