@@ -189,7 +189,7 @@ fn refused(status: u16, headers: &[(&'static str, &'static str)]) -> Response {
     let body = json!({"error": {"code": status, "status": "X", "message": "as the script says"}});
     let mut response = (StatusCode::from_u16(status).unwrap(), axum::Json(body)).into_response();
     for (name, value) in headers {
-        response.headers_mut().insert(*name, http::HeaderValue::from_static(value));
+        response.headers_mut().insert(*name, axum::http::HeaderValue::from_static(value));
     }
     response
 }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use axum::body::HttpBody;
+use bytes::Bytes;
 use http_body_util::BodyExt;
-use hyper::body::{Body, Bytes};
 
 use super::Refused;
 use crate::decode::Refusal;
@@ -17,7 +18,7 @@ const READ_PAST: usize = 16 * 1024 * 1024;
 /// The whole body, if it has at most `limit` bytes and comes in time.
 pub(super) async fn read<B>(body: B, limit: usize) -> Result<Bytes, Refused>
 where
-    B: Body<Data = Bytes> + Unpin,
+    B: HttpBody<Data = Bytes> + Unpin,
 {
     match tokio::time::timeout(WITHIN, collect(body, limit)).await {
         Ok(result) => result,
@@ -27,7 +28,7 @@ where
 
 async fn collect<B>(mut body: B, limit: usize) -> Result<Bytes, Refused>
 where
-    B: Body<Data = Bytes> + Unpin,
+    B: HttpBody<Data = Bytes> + Unpin,
 {
     let mut kept = Vec::new();
     let mut seen = 0_usize;

@@ -8,20 +8,24 @@
 //!
 //! A body over the limit is read past without being kept, up to a bound, so
 //! that its sender gets the answer instead of a broken connection.
+//!
+//! The paths are axum's ([`router`](mod@router)), the answers `refused`'s, the
+//! connections and their limits `server`'s.
 
 mod body;
+mod refused;
+mod router;
 mod server;
+#[cfg(test)]
+mod tests;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use http::{Method, Request, Response, StatusCode, header};
-use http_body_util::Full;
-use hyper::body::{Body, Bytes};
 use subtle::ConstantTimeEq;
 
+use self::refused::Refused;
 pub use self::server::{Bound, bind};
 use super::Port;
-use crate::decode::{Meta, Refusal};
 
 /// One source that is posted to, and who may.
 pub struct Endpoint {
@@ -32,20 +36,8 @@ pub struct Endpoint {
 /// All sources of one address.
 #[derive(Debug)]
 pub struct Endpoints {
-    by_name: BTreeMap<String, Endpoint>,
+    by_name: BTreeMap<String, Arc<Endpoint>>,
     limit: usize,
-}
-
-/// Why a request was not taken, as its answer says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Refused {
-    Unauthenticated,
-    NoSuchSource,
-    Method,
-    TooSlow,
-    Broken,
-    TooLarge(usize),
-    NotJson { line: usize },
 }
 
 impl Endpoint {
@@ -66,7 +58,7 @@ impl Endpoints {
     pub fn new(endpoints: Vec<Endpoint>, limit: usize) -> Self {
         let by_name = endpoints
             .into_iter()
-            .map(|endpoint| (endpoint.port.name().to_owned(), endpoint))
+            .map(|endpoint| (endpoint.port.name().to_owned(), Arc::new(endpoint)))
             .collect();
         Self { by_name, limit }
     }
@@ -76,55 +68,11 @@ impl Endpoints {
         self.by_name.values().map(|endpoint| &endpoint.port)
     }
 
-    /// Answers one request.
-    async fn answer<B>(&self, request: Request<B>) -> Response<Full<Bytes>>
-    where
-        B: Body<Data = Bytes> + Unpin,
-    {
-        match self.take(request).await {
-            Ok(messages) => {
-                response(StatusCode::ACCEPTED, &serde_json::json!({ "messages": messages }))
-            }
-            Err(refused) => refused.response(),
-        }
-    }
-
-    async fn take<B>(&self, request: Request<B>) -> Result<usize, Refused>
-    where
-        B: Body<Data = Bytes> + Unpin,
-    {
-        let (head, body) = request.into_parts();
-        let token = bearer(&head.headers);
-        let name = head.uri.path().strip_prefix('/').unwrap_or_default();
-        let endpoint = self.admit(name, token)?;
-        if head.method != Method::POST {
-            return Err(Refused::Method);
-        }
-        let body = match body::read(body, self.limit).await {
-            Ok(body) => body,
-            Err(refused) => {
-                if let Refused::TooLarge(limit) = refused {
-                    endpoint.port.refuse(&Refusal::Oversized { limit });
-                }
-                return Err(refused);
-            }
-        };
-        let messages = body::messages(&body).map_err(|(line, refusal)| {
-            endpoint.port.refuse(&refusal);
-            Refused::NotJson { line }
-        })?;
-        let count = messages.len();
-        for message in messages {
-            endpoint.port.deliver(message, Meta::default());
-        }
-        Ok(count)
-    }
-
     /// The source of this name, for who has its token.
-    fn admit(&self, name: &str, token: Option<&[u8]>) -> Result<&Endpoint, Refused> {
+    fn admit(&self, name: &str, token: Option<&[u8]>) -> Result<Arc<Endpoint>, Refused> {
         let token = token.ok_or(Refused::Unauthenticated)?;
         match self.by_name.get(name) {
-            Some(endpoint) if same(token, &endpoint.token) => Ok(endpoint),
+            Some(endpoint) if same(token, &endpoint.token) => Ok(Arc::clone(endpoint)),
             None if self.by_name.values().any(|known| same(token, &known.token)) => {
                 Err(Refused::NoSuchSource)
             }
@@ -136,61 +84,4 @@ impl Endpoints {
 /// Compares in a time that does not tell how much of it was right.
 fn same(given: &[u8], token: &str) -> bool {
     bool::from(given.ct_eq(token.as_bytes()))
-}
-
-fn bearer(headers: &http::HeaderMap) -> Option<&[u8]> {
-    let value = headers.get(header::AUTHORIZATION)?.as_bytes();
-    let (scheme, token) = value.split_at_checked(7)?;
-    scheme.eq_ignore_ascii_case(b"bearer ").then_some(token)
-}
-
-impl Refused {
-    fn response(&self) -> Response<Full<Bytes>> {
-        let (status, message) = match self {
-            Self::Unauthenticated => (
-                StatusCode::UNAUTHORIZED,
-                "send `Authorization: Bearer TOKEN` with the token of this source".to_owned(),
-            ),
-            Self::NoSuchSource => {
-                (StatusCode::NOT_FOUND, "no source of this name listens here".to_owned())
-            }
-            Self::Method => (StatusCode::METHOD_NOT_ALLOWED, "send messages with POST".to_owned()),
-            Self::TooSlow => {
-                (StatusCode::REQUEST_TIMEOUT, "the body did not come in time".to_owned())
-            }
-            Self::Broken => (StatusCode::BAD_REQUEST, "the body broke off".to_owned()),
-            Self::TooLarge(limit) => {
-                (StatusCode::PAYLOAD_TOO_LARGE, format!("a body has at most {limit} bytes"))
-            }
-            Self::NotJson { line } => (
-                StatusCode::BAD_REQUEST,
-                format!("line {line} is not JSON; send one document, or one document a line"),
-            ),
-        };
-        let mut response = response(status, &serde_json::json!({ "error": message }));
-        let headers = response.headers_mut();
-        match self {
-            Self::Unauthenticated => {
-                let realm = http::HeaderValue::from_static("Bearer realm=\"sensor-bridge\"");
-                headers.insert(header::WWW_AUTHENTICATE, realm);
-            }
-            Self::Method => {
-                headers.insert(header::ALLOW, http::HeaderValue::from_static("POST"));
-            }
-            // What is left of such a body is not read.
-            Self::TooSlow | Self::Broken | Self::TooLarge(_) => {
-                headers.insert(header::CONNECTION, http::HeaderValue::from_static("close"));
-            }
-            Self::NoSuchSource | Self::NotJson { .. } => {}
-        }
-        response
-    }
-}
-
-fn response(status: StatusCode, body: &serde_json::Value) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(body.to_string())));
-    *response.status_mut() = status;
-    let json = http::HeaderValue::from_static("application/json");
-    response.headers_mut().insert(header::CONTENT_TYPE, json);
-    response
 }

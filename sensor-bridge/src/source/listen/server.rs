@@ -1,9 +1,15 @@
 //! The listener of one address: connections, their bound and their end.
+//!
+//! `axum::serve` has no limit of connections and none of their silence, so the loop is ours.
 
-use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
-use hyper::{server::conn::http1, service::service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use axum::Router;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
+    service::TowerToHyperService,
+};
 use service_kit::{
     Tasks,
     tls::{ServerCertificate, server_config},
@@ -15,7 +21,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-use super::Endpoints;
+use super::{Endpoints, router::router};
 use crate::metrics::Connection;
 
 /// Connections at once; a further one waits in the system's queue.
@@ -65,6 +71,7 @@ impl Bound {
         for port in endpoints.ports() {
             port.connection(Connection::Open);
         }
+        let router = router(Arc::clone(&endpoints));
         let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let stop = tasks.soft_stop().clone();
         let tls = certificate.map(|certificate| {
@@ -79,7 +86,7 @@ impl Bound {
                         let connection = Connected {
                             stream,
                             tls: tls.clone(),
-                            endpoints: Arc::clone(&endpoints),
+                            router: router.clone(),
                             tasks: tasks.clone(),
                             _permit: permit,
                         };
@@ -103,17 +110,17 @@ impl Bound {
 struct Connected {
     stream: TcpStream,
     tls: Option<TlsAcceptor>,
-    endpoints: Arc<Endpoints>,
+    router: Router,
     tasks: Tasks,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Connected {
     async fn serve(self) {
-        let Self { stream, tls, endpoints, tasks, _permit } = self;
-        let Some(tls) = tls else { return requests(stream, &endpoints, &tasks).await };
+        let Self { stream, tls, router, tasks, _permit } = self;
+        let Some(tls) = tls else { return requests(stream, router, &tasks).await };
         match tokio::time::timeout(MAX_SILENCE, tls.accept(stream)).await {
-            Ok(Ok(stream)) => requests(stream, &endpoints, &tasks).await,
+            Ok(Ok(stream)) => requests(stream, router, &tasks).await,
             Ok(Err(error)) => tracing::debug!(%error, "a connection shook no hands"),
             Err(_elapsed) => tracing::debug!("a connection was too slow to shake hands"),
         }
@@ -121,18 +128,14 @@ impl Connected {
 }
 
 /// Answers the requests of one connection.
-async fn requests<S>(stream: S, endpoints: &Endpoints, tasks: &Tasks)
+async fn requests<S>(stream: S, router: Router, tasks: &Tasks)
 where
-    S: AsyncRead + AsyncWrite + Unpin,
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let service = service_fn(async |request| Ok::<_, Infallible>(endpoints.answer(request).await));
-    let mut connection = std::pin::pin!(
-        http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(MAX_SILENCE)
-            .max_buf_size(64 * 1024)
-            .serve_connection(TokioIo::new(stream), service)
-    );
+    let mut http = auto::Builder::new(TokioExecutor::new()).http1_only();
+    http.http1().timer(TokioTimer::new()).header_read_timeout(MAX_SILENCE).max_buf_size(64 * 1024);
+    let service = TowerToHyperService::new(router);
+    let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
         () = tasks.soft_stop().cancelled() => {
