@@ -76,10 +76,10 @@ impl SourceCounters {
         counts.retries += 1;
     }
 
-    /// A message arrived; `overrun` older ones had to go for it.
-    pub fn arrived(&self, at: Timestamp, overrun: u64) {
+    /// So many messages arrived; `overrun` older ones had to go for them.
+    pub fn arrived(&self, at: Timestamp, messages: u64, overrun: u64) {
         let mut counts = self.lock();
-        counts.messages += 1;
+        counts.messages += messages;
         counts.overrun += overrun;
         counts.last_message = Some(at);
     }
@@ -152,7 +152,7 @@ mod tests {
         counters.connection(Connection::Open);
         counters.retrying();
         counters.connection(Connection::Open);
-        counters.arrived(Timestamp::UNIX_EPOCH, 2);
+        counters.arrived(Timestamp::UNIX_EPOCH, 1, 2);
         counters.refused(Reason::Oversized);
         let expected = SourceCounts {
             connection: Connection::Open,

@@ -4,7 +4,7 @@
 //! what it says. Posts run beside it, so that receiving never waits for
 //! sending: several streams at once, each stream strictly one after another
 //! (the sampler hands out no second one). On an orderly stop what was received
-//! is still taken, and unsent lows go first, within 2 s.
+//! by then is still taken and nothing after it, and unsent lows go first, within 2 s.
 
 pub mod cadence;
 pub mod client;
@@ -148,6 +148,7 @@ impl<O: Observer> Poster<O> {
 
     /// Sends what is left, lows first, for at most [`STOP_WITHIN`].
     async fn stop(&mut self, tasks: &Tasks) {
+        self.inbox.close();
         while let Some(delivery) = self.inbox.try_receive() {
             self.take(&delivery);
         }

@@ -63,7 +63,10 @@ impl Replay<'_> {
                     continue;
                 };
                 let sent = lane.send(Received { at: entry.received, meta: Meta::default(), bytes });
-                counters.arrived(entry.received, sent.overrun);
+                if !sent.taken {
+                    return;
+                }
+                counters.arrived(entry.received, 1, sent.overrun);
             }
         };
         drop(tasks.spawn(async move { stop.run_until_cancelled_owned(feeder).await }));

@@ -40,7 +40,7 @@ impl<O: Write, E: Write> Printer<O, E> {
             self.refusal(feed.name(), refusal.reason().as_str(), &refusal.to_string());
             return Vec::new();
         };
-        counters.arrived(entry.received, 0);
+        counters.arrived(entry.received, 1, 0);
         let received = Received { at: entry.received, meta: Meta::default(), bytes };
         let Decoded { messages, refused } = feed.read(&received);
         for refusal in refused {

@@ -231,7 +231,7 @@ impl Lines {
 
 fn give(port: &Port, limit: usize, line: Line) {
     match line {
-        Line::Whole(bytes) => port.deliver(bytes, Meta::default()),
+        Line::Whole(bytes) => port.deliver(bytes, &Meta::default()),
         Line::Oversized => port.refuse(&Refusal::Oversized { limit }),
     }
 }

@@ -5,10 +5,12 @@
 //! what a sampling of the present needs. Sending never waits. Lanes are read
 //! in turns. Whoever reads is told of a loss with the message after it: what
 //! is lost is always older than all that is left in its lane.
+//!
+//! A closed inbox takes nothing, and says so: what a lane took, its reader gets.
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use tokio::sync::Notify;
@@ -41,8 +43,15 @@ pub struct Lane {
 
 #[derive(Debug, Default)]
 struct Shared {
-    lanes: Mutex<Vec<Queue>>,
+    lanes: Mutex<Lanes>,
     changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Lanes {
+    queues: Vec<Queue>,
+    /// The reader takes nothing new.
+    shut: bool,
 }
 
 #[derive(Debug, Default)]
@@ -65,10 +74,12 @@ pub struct Delivery {
     pub message: Received,
 }
 
-/// What became of a message that was sent.
+/// What became of messages that were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "messages that went must be counted"]
 pub struct Sent {
+    /// Whether they are in the lane; all of them or none.
+    pub taken: bool,
     /// How many older messages of the lane had to go.
     pub overrun: u64,
 }
@@ -76,8 +87,9 @@ pub struct Sent {
 impl Inbox {
     /// An inbox with `count` lanes; a message is told apart by its lane's number.
     pub fn new(count: usize) -> (Self, Vec<Lane>) {
-        let lanes = std::iter::repeat_with(Queue::default).take(count).collect();
-        let shared = Arc::new(Shared { lanes: Mutex::new(lanes), changed: Notify::new() });
+        let queues = std::iter::repeat_with(Queue::default).take(count).collect();
+        let lanes = Mutex::new(Lanes { queues, shut: false });
+        let shared = Arc::new(Shared { lanes, changed: Notify::new() });
         let ends = (0..count).map(|index| Lane { shared: Arc::clone(&shared), index }).collect();
         (Self { shared, turn: 0 }, ends)
     }
@@ -106,8 +118,13 @@ impl Inbox {
         }
     }
 
+    /// From now on nothing is taken in; what is there can still be read.
+    pub fn close(&mut self) {
+        self.shared.lock().shut = true;
+    }
+
     fn take(&mut self) -> Taken {
-        let mut lanes = self.shared.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        let lanes = &mut self.shared.lock().queues;
         let count = lanes.len();
         for index in (self.turn..count).chain(0..self.turn) {
             let Some(lane) = lanes.get_mut(index) else { continue };
@@ -122,6 +139,18 @@ impl Inbox {
     }
 }
 
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Lanes> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 enum Taken {
     Message(Delivery),
     Empty,
@@ -131,42 +160,57 @@ enum Taken {
 impl Lane {
     /// Whether it would soon drop messages: a replay waits then, a transport never asks.
     pub fn is_half_full(&self) -> bool {
-        let lanes = self.shared.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        lanes.get(self.index).is_some_and(|lane| {
+        self.shared.lock().queues.get(self.index).is_some_and(|lane| {
             lane.messages.len() > LANE_MESSAGES / 2 || lane.bytes > LANE_BYTES / 2
         })
     }
 
     /// Puts a message in; what no longer fits goes, the oldest first. Never waits.
     pub fn send(&self, message: Received) -> Sent {
+        self.send_all([message])
+    }
+
+    /// As [`Lane::send`] for each, in order, with nothing of the reader in between.
+    pub fn send_all(&self, messages: impl IntoIterator<Item = Received>) -> Sent {
         let mut overrun = 0;
         {
-            let mut lanes = self.shared.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(lane) = lanes.get_mut(self.index) {
-                lane.bytes += message.bytes.len();
-                lane.messages.push_back(message);
-                while lane.messages.len() > LANE_MESSAGES
-                    || (lane.bytes > LANE_BYTES && lane.messages.len() > 1)
-                {
-                    let Some(gone) = lane.messages.pop_front() else { break };
-                    lane.bytes = lane.bytes.saturating_sub(gone.bytes.len());
-                    overrun += 1;
+            let mut lanes = self.shared.lock();
+            if lanes.shut {
+                return Sent { taken: false, overrun };
+            }
+            if let Some(lane) = lanes.queues.get_mut(self.index) {
+                for message in messages {
+                    overrun += lane.put(message);
                 }
-                lane.lost += overrun;
             }
         }
         self.shared.changed.notify_one();
-        Sent { overrun }
+        Sent { taken: true, overrun }
+    }
+}
+
+impl Queue {
+    /// Puts a message in and gives how many older ones had to go.
+    fn put(&mut self, message: Received) -> u64 {
+        self.bytes += message.bytes.len();
+        self.messages.push_back(message);
+        let mut overrun = 0;
+        while self.messages.len() > LANE_MESSAGES
+            || (self.bytes > LANE_BYTES && self.messages.len() > 1)
+        {
+            let Some(gone) = self.messages.pop_front() else { break };
+            self.bytes = self.bytes.saturating_sub(gone.bytes.len());
+            overrun += 1;
+        }
+        self.lost += overrun;
+        overrun
     }
 }
 
 impl Drop for Lane {
     fn drop(&mut self) {
-        {
-            let mut lanes = self.shared.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(lane) = lanes.get_mut(self.index) {
-                lane.closed = true;
-            }
+        if let Some(lane) = self.shared.lock().queues.get_mut(self.index) {
+            lane.closed = true;
         }
         self.shared.changed.notify_one();
     }
@@ -241,6 +285,20 @@ mod tests {
         lanes.clear();
         assert_eq!(text(inbox.receive().await), Some((0, "last".to_owned())));
         assert_eq!(text(inbox.receive().await), None);
+    }
+
+    #[tokio::test]
+    async fn a_closed_inbox_takes_nothing_and_gives_what_it_has() {
+        let (mut inbox, lanes) = Inbox::new(1);
+        assert!(lanes[0].send(message("in time")).taken);
+        inbox.close();
+        let late = lanes[0].send_all([message("late"), message("later")]);
+        assert_eq!(late, Sent { taken: false, overrun: 0 });
+        assert_eq!(text(inbox.try_receive()), Some((0, "in time".to_owned())));
+        assert_eq!(text(inbox.try_receive()), None);
+        let (inbox, lanes) = Inbox::new(1);
+        drop(inbox);
+        assert!(!lanes[0].send(message("to nobody")).taken);
     }
 
     #[tokio::test]

@@ -75,10 +75,23 @@ impl Port {
     }
 
     /// Delivers one message, received now. Never waits.
-    pub fn deliver(&self, bytes: Bytes, meta: Meta) {
+    ///
+    /// At a stop nobody takes it any more; a transport that cannot say so to its worker need not care.
+    pub fn deliver(&self, bytes: Bytes, meta: &Meta) {
+        let _taken = self.deliver_all(vec![bytes], meta);
+    }
+
+    /// Delivers messages that were received together now; whether they were taken, all or none.
+    #[must_use = "what was not taken may not be called so"]
+    pub fn deliver_all(&self, messages: Vec<Bytes>, meta: &Meta) -> bool {
         let at = self.clock.now();
-        let sent = self.lane.send(Received { at, meta, bytes });
-        self.counters.arrived(at, sent.overrun);
+        let count = u64::try_from(messages.len()).unwrap_or(u64::MAX);
+        let received = messages.into_iter().map(|bytes| Received { at, meta: meta.clone(), bytes });
+        let sent = self.lane.send_all(received);
+        if sent.taken {
+            self.counters.arrived(at, count, sent.overrun);
+        }
+        sent.taken
     }
 
     /// Counts a message that was not kept, and says why once a minute.

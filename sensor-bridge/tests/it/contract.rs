@@ -24,7 +24,7 @@ use sensor_bridge::{
     },
 };
 use service_kit::{Clock, ManualClock, Tasks};
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::support::{self, until};
 
@@ -221,6 +221,32 @@ async fn a_post_is_answered_as_the_contract_says() {
     assert_eq!(got.headers()["allow"], "POST");
     // Nothing of a refused body was taken: three messages and the padded one.
     assert_eq!(rig.counts().messages, 4);
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_post_that_is_under_way_when_the_bridge_stops_is_answered_503() {
+    let rig = Rig::start(Kind::Listen).await;
+    let address = rig.address.clone().unwrap();
+    let address = address.strip_prefix("http://").unwrap();
+    let mut worker = tokio::net::TcpStream::connect(address).await.unwrap();
+    let body = good(1);
+    let head = format!(
+        "POST /cam HTTP/1.1\r\nHost: bridge\r\nAuthorization: Bearer {TOKEN}\r\n\
+         Content-Length: {}\r\nExpect: 100-continue\r\n\r\n",
+        body.len()
+    );
+    worker.write_all(head.as_bytes()).await.unwrap();
+    let mut go_on = [0; 25];
+    support::soon("it waits for the body", worker.read_exact(&mut go_on)).await.unwrap();
+    assert_eq!(&go_on, b"HTTP/1.1 100 Continue\r\n\r\n");
+    rig.tasks.request_soft_stop();
+    worker.write_all(&body).await.unwrap();
+    let mut answer = String::new();
+    support::soon("an answer", worker.read_to_string(&mut answer)).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert!(answer.contains("\r\nretry-after: 5\r\n"), "{answer}");
+    assert_eq!(rig.counts().messages, 0);
     rig.stop().await;
 }
 

@@ -3,7 +3,7 @@
 //! The body is one JSON document, or JSON lines. It is answered 202 as soon
 //! as its messages are in the lane, which never waits; that says nothing on
 //! what they prove. Otherwise: 400 (no JSON; nothing of the body is taken),
-//! 401, 404, 405, 408, 413. Sources with the same address share a listener,
+//! 401, 404, 405, 408, 413, or 503 with `Retry-After` from the soft stop on. Sources with the same address share a listener,
 //! each with its own token; an unknown path is only told to who has a token.
 //!
 //! A body over the limit is read past without being kept, up to a bound, so

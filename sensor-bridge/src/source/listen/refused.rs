@@ -7,6 +7,9 @@ use axum::{
 };
 use serde_json::json;
 
+/// When a bridge that stops may be back: it stops within 4 s, and starts at once.
+const RETRY_AFTER_SECONDS: u16 = 5;
+
 /// The closed list of reasons.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
@@ -22,6 +25,8 @@ pub(super) enum Refused {
     Broken,
     /// The body is over so many bytes.
     TooLarge(usize),
+    /// The bridge stops, and may not send what it took now.
+    Stopping,
     /// A line of the body is no JSON.
     NotJson {
         /// Which one, from 1.
@@ -47,6 +52,10 @@ impl IntoResponse for Refused {
             Self::TooLarge(limit) => {
                 (StatusCode::PAYLOAD_TOO_LARGE, format!("a body has at most {limit} bytes"))
             }
+            Self::Stopping => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the bridge is stopping; nothing of the body was taken".to_owned(),
+            ),
             Self::NotJson { line } => (
                 StatusCode::BAD_REQUEST,
                 format!("line {line} is not JSON; send one document, or one document a line"),
@@ -61,6 +70,9 @@ impl IntoResponse for Refused {
             }
             Self::Method => {
                 headers.insert(header::ALLOW, HeaderValue::from_static("POST"));
+            }
+            Self::Stopping => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
             }
             // What is left of such a body is not read.
             Self::TooSlow | Self::Broken | Self::TooLarge(_) => {

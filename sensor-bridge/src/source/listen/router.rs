@@ -11,43 +11,48 @@ use axum::{
     routing::post,
 };
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use super::{Endpoint, Endpoints, Refused, body};
 use crate::decode::{Meta, Refusal};
 
-/// The operations over these sources.
-pub(super) fn router(endpoints: Arc<Endpoints>) -> Router {
+/// What the handlers share.
+#[derive(Clone)]
+struct Shared {
+    endpoints: Arc<Endpoints>,
+    stop: CancellationToken,
+}
+
+/// The operations over these sources; from `stop` on nothing is taken.
+pub(super) fn router(endpoints: Arc<Endpoints>, stop: CancellationToken) -> Router {
     Router::new()
         .route("/{source}", post(take).fallback(other_method))
         .fallback(other_path)
-        .with_state(endpoints)
+        .with_state(Shared { endpoints, stop })
 }
 
 /// The source that the path names, for who has its token.
 struct Admitted(Arc<Endpoint>);
 
-impl FromRequestParts<Arc<Endpoints>> for Admitted {
+impl FromRequestParts<Shared> for Admitted {
     type Rejection = Refused;
 
-    async fn from_request_parts(
-        parts: &mut Parts,
-        endpoints: &Arc<Endpoints>,
-    ) -> Result<Self, Refused> {
+    async fn from_request_parts(parts: &mut Parts, shared: &Shared) -> Result<Self, Refused> {
         // A path that names nothing is one of nobody.
-        let name = Path::<String>::from_request_parts(parts, endpoints).await;
+        let name = Path::<String>::from_request_parts(parts, shared).await;
         let name = name.map(|Path(name)| name).unwrap_or_default();
-        endpoints.admit(&name, bearer(&parts.headers)).map(Self)
+        shared.endpoints.admit(&name, bearer(&parts.headers)).map(Self)
     }
 }
 
 /// `POST /<source>`: the messages of a body.
 async fn take(
-    State(endpoints): State<Arc<Endpoints>>,
+    State(shared): State<Shared>,
     Admitted(endpoint): Admitted,
     body: Body,
 ) -> Result<Response, Refused> {
     let port = &endpoint.port;
-    let body = body::read(body, endpoints.limit).await.inspect_err(|refused| {
+    let body = body::read(body, shared.endpoints.limit).await.inspect_err(|refused| {
         if let Refused::TooLarge(limit) = refused {
             port.refuse(&Refusal::Oversized { limit: *limit });
         }
@@ -57,8 +62,9 @@ async fn take(
         Refused::NotJson { line }
     })?;
     let count = messages.len();
-    for message in messages {
-        port.deliver(message, Meta::default());
+    // The lane says for sure whether the poster will see them; the token says it sooner.
+    if shared.stop.is_cancelled() || !port.deliver_all(messages, &Meta::default()) {
+        return Err(Refused::Stopping);
     }
     Ok((StatusCode::ACCEPTED, Json(json!({ "messages": count }))).into_response())
 }

@@ -71,7 +71,7 @@ impl Bound {
         for port in endpoints.ports() {
             port.connection(Connection::Open);
         }
-        let router = router(Arc::clone(&endpoints));
+        let router = router(Arc::clone(&endpoints), tasks.soft_stop().clone());
         let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
         let stop = tasks.soft_stop().clone();
         let tls = certificate.map(|certificate| {

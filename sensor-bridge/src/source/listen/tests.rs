@@ -4,6 +4,7 @@ use axum::{
 };
 use bytes::Bytes;
 use service_kit::Clock;
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use super::*;
@@ -15,6 +16,7 @@ const LIMIT: usize = 64;
 struct Bench {
     router: axum::Router,
     inbox: Inbox,
+    stop: CancellationToken,
     counters: [Arc<SourceCounters>; 2],
 }
 
@@ -28,7 +30,8 @@ impl Bench {
             Endpoint::new(port, format!("the-token-of-the-{name}").into())
         });
         let endpoints = Arc::new(Endpoints::new(endpoints.collect(), LIMIT));
-        Self { router: router::router(endpoints), inbox, counters }
+        let stop = CancellationToken::new();
+        Self { router: router::router(endpoints, stop.clone()), inbox, stop, counters }
     }
 
     async fn ask(&self, method: Method, path: &str, token: &str, body: Body) -> Answer {
@@ -118,4 +121,22 @@ async fn a_body_that_does_not_come_is_answered_and_its_connection_closed() {
     assert_eq!(answer.status(), StatusCode::REQUEST_TIMEOUT);
     assert_eq!(answer.headers()[header::CONNECTION], "close");
     assert_eq!(answer.body()["error"], "the body did not come in time");
+}
+
+#[tokio::test]
+async fn from_the_soft_stop_on_nothing_is_taken_and_the_sender_told_when_to_come_again() {
+    let mut stopping = Bench::new();
+    stopping.stop.cancel();
+    // The poster takes what is in the lanes when it sees the stop, and closes them before.
+    let mut closed = Bench::new();
+    closed.inbox.close();
+    for bench in [&mut stopping, &mut closed] {
+        let answer = bench.post("/door", DOOR, "{}\n{}").await;
+        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(answer.headers()[header::RETRY_AFTER], "5");
+        assert_eq!(answer.body()["error"], "the bridge is stopping; nothing of the body was taken");
+        assert_eq!(bench.inbox.try_receive(), None);
+        assert_eq!(bench.counters[0].snapshot().messages, 0);
+        assert_eq!(bench.post("/door", YARD, "{}").await.status(), StatusCode::UNAUTHORIZED);
+    }
 }
