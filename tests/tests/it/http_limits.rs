@@ -171,6 +171,29 @@ fn a_waiting_send_has_no_limit_of_its_own_and_delays_nobody() {
 }
 
 #[test]
+fn a_client_that_never_reads_delays_nobody_and_holds_up_no_stop() {
+    let home = Home::new();
+    let service = home.start();
+    for _ in 0..30 {
+        service.run("big 32000");
+    }
+    // Far more answers than any buffer between the two can hold.
+    let call = service.get("/tasks?includeArtifacts=true&pageSize=100");
+    let calls = call.without("Connection").to_bytes().repeat(200);
+    let mut deaf: Vec<Wire> = (0..4).map(|_| service.connect()).collect();
+    for wire in &mut deaf {
+        wire.send(&calls).unwrap();
+    }
+    for _ in 0..20 {
+        healthy(&service);
+    }
+    let mut half = service.connect();
+    half.send("GET /tasks HTTP/1.1\r\nHost:").unwrap();
+    let _silent = service.connect();
+    service.stop().expect(0);
+}
+
+#[test]
 fn an_idle_connection_is_closed_after_60_s_and_a_waiting_send_is_not() {
     let home = Home::new();
     let service = home.start();

@@ -10,9 +10,11 @@ use std::process::Command;
 
 use serde_json::json;
 use system_tests::client::{Client, TOKEN, fresh_id, id_of, message, state_of, status_text};
+use system_tests::events::{event, now};
 use system_tests::home::{Home, ready};
 use system_tests::process::{Launch, Service, binary, listening};
 use system_tests::skip;
+use system_tests::wait;
 
 #[test]
 fn on_a_full_disk_nothing_is_acknowledged_that_is_not_stored_and_the_process_ends_with_1() {
@@ -83,8 +85,10 @@ fn a_state_file_that_is_no_database_is_refused_and_left_alone() {
 /// the task.
 #[track_caller]
 fn fill(home: &Home, service: Service) -> Vec<(String, String)> {
-    let working = service.submit_id("block a");
-    home.agent.wait_begun(&working);
+    let blocked = json!({"message": message("working", "block a")});
+    let mut waiting = service.post("/message:send", &blocked).begin();
+    wait::until("the task runs", || (!home.agent.effects().is_empty()).then_some(()));
+    let working = id_of(&service.list("")[0]);
     let mut acknowledged = Vec::new();
     let failed = loop {
         let id = fresh_id();
@@ -105,6 +109,8 @@ fn fill(home: &Home, service: Service) -> Vec<(String, String)> {
     }
     let again = service.send_message(&message(&fresh_id(), "x"), &json!({}));
     again.error(500, "INTERNAL_ERROR");
+    service.event(&event("e", now())).error(500, "INTERNAL_ERROR");
+    waiting.reply().unwrap().error(500, "INTERNAL_ERROR");
     assert_eq!(service.get("/readyz").send().status, 503);
     service.program.wait().expect(1);
     // The running work was cancelled: the agent is gone without its end.
