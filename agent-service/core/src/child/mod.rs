@@ -128,6 +128,13 @@ impl Machine {
         }
     }
 
+    /// Whatever was written of the request, nobody has read a byte of it, and nobody ever can.
+    pub fn on_unread(&mut self) {
+        if let Some(flight) = &mut self.flight {
+            flight.accepted = false;
+        }
+    }
+
     /// The instance ends: what becomes of the request that has no answer, if there is one.
     pub fn on_over(&mut self) -> Option<Unanswered> {
         self.phase = Phase::Over;

@@ -163,6 +163,10 @@ fn a_request_is_lost_from_the_first_byte_that_was_accepted() {
     }
     let mut machine = idle();
     ask(&mut machine, "1");
+    machine.on_unread();
+    assert_eq!(machine.on_over(), Some(Unanswered::NotAccepted), "written, and read by nobody");
+    let mut machine = idle();
+    ask(&mut machine, "1");
     assert_eq!(machine.on_bytes(b"{\"output\":\"a\"}\n"), [answer(None, "a")]);
     assert_eq!(machine.on_over(), None, "what is answered is not lost");
     assert_eq!(machine.ask("2", 9), Err(NotIdle));

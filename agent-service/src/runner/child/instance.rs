@@ -211,8 +211,8 @@ async fn drive(mut parts: Parts, ends: Ends) {
     let child = parts.group.child();
     // Both were asked for as pipes.
     let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else { return };
-    let mut talk = Talk::new(&mut parts, stdout, live);
-    let end = talk.run(stdin, &mut asks, &retire).await;
+    let mut talk = Talk::new(&mut parts, (stdin, stdout), live);
+    let end = talk.run(&mut asks, &retire).await;
     let Over { reason, why, answered, dropped, mut stdout } = talk.over(end).await;
     closed.get_or_init(|| why.clone());
     // Who had sent something by now is told that nothing of it was accepted.

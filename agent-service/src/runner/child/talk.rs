@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::debug;
 
 use super::instance::{Answered, Ask, DRAIN, Parts, Reason, Retire};
+use super::unix;
 
 /// How much is read at a time: what a pipe holds on Linux, if nobody changed it.
 const BUFFER: usize = 64 * 1024;
@@ -24,6 +25,7 @@ const MAX_LEFTOVER: usize = 1024 * 1024;
 /// A conversation.
 pub(super) struct Talk<'a> {
     parts: &'a mut Parts,
+    stdin: ChildStdin,
     stdout: ChildStdout,
     machine: Machine,
     buffer: Vec<u8>,
@@ -64,13 +66,14 @@ impl End {
 impl<'a> Talk<'a> {
     pub(super) fn new(
         parts: &'a mut Parts,
-        stdout: ChildStdout,
+        (stdin, stdout): (ChildStdin, ChildStdout),
         live: oneshot::Sender<Result<(), String>>,
     ) -> Self {
         let machine = Machine::new(parts.limits.max_line_bytes);
         let outgoing = std::mem::take(&mut parts.hello);
         Self {
             parts,
+            stdin,
             stdout,
             machine,
             buffer: vec![0_u8; BUFFER],
@@ -82,13 +85,8 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Talks until one side ends it. The agent's input is closed then.
-    pub(super) async fn run(
-        &mut self,
-        mut stdin: ChildStdin,
-        asks: &mut mpsc::Receiver<Ask>,
-        retire: &Retire,
-    ) -> End {
+    /// Talks until one side ends it.
+    pub(super) async fn run(&mut self, asks: &mut mpsc::Receiver<Ask>, retire: &Retire) -> End {
         let limits = self.parts.limits;
         let mut quiet_since = Instant::now();
         loop {
@@ -113,7 +111,7 @@ impl<'a> Talk<'a> {
             tokio::select! {
                 biased;
                 reason = retire.ordered() => return End::new(reason, "the agent was told to go"),
-                written = stdin.write(rest), if !rest.is_empty() => match written {
+                written = self.stdin.write(rest), if !rest.is_empty() => match written {
                     Ok(count) => {
                         self.written = self.written.saturating_add(count);
                         self.machine.on_written(count);
@@ -246,9 +244,12 @@ impl<'a> Talk<'a> {
         End { exited: status.is_some(), ..End::new(reason, why) }
     }
 
-    /// Tells whoever waits that no answer comes any more, and why.
+    /// Tells whoever waits that no answer comes any more, and why. The agent's input is closed then.
     pub(super) async fn over(mut self, end: End) -> Over {
         let End { reason, mut why, exited } = end;
+        if self.reply.is_some() && unix::are_unread(&self.stdin, self.written) {
+            self.machine.on_unread();
+        }
         let unanswered = self.machine.on_over();
         // The last lines of stderr explain a bad start. Not a lost request: they may be about another.
         if unanswered != Some(Unanswered::Lost)
