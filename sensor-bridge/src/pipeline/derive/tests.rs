@@ -1,5 +1,6 @@
 use super::*;
-use crate::pipeline::route::RouteSpec;
+use crate::pipeline::frame::Detection;
+use crate::pipeline::route::{Route, RouteSpec};
 
 const MS: Duration = Duration::from_millis(1);
 

@@ -5,7 +5,6 @@
 //! [`Sampler::next_deadline`] or the next message. A stream has one post under way at a time; different
 //! streams may be posted at once. Memory is bounded by streams, not by input.
 
-use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,17 +18,18 @@ use super::derive::{Batch, Derived, Deriver, Refusal, StreamId};
 use super::frame::Message;
 use super::route::{RouteId, Routes};
 use super::schedule::bucket::{Bucket, Budget};
-use super::schedule::turns::{End, Turns};
-use super::stream::{Class, Ending};
-use crate::delivery::{self, Freshness, Next, Reply};
-use crate::observation;
-use entry::{Entry, Post, move_to};
+use super::schedule::turns::Turns;
+use super::stream::Class;
+use crate::delivery::Next;
+use entry::Entry;
 
 mod entry;
+mod post;
 #[cfg(test)]
 mod soundness;
 #[cfg(test)]
 mod tests;
+mod turn;
 
 /// Limits of the machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -76,7 +76,7 @@ pub struct Outgoing {
 /// What a reply led to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// What the table of [`delivery`] says.
+    /// What the table of [`delivery`](crate::delivery) says.
     pub next: Next,
     /// Why the observation was given up, if it was.
     pub dropped: Option<Reason>,
@@ -200,59 +200,6 @@ impl Sampler {
         None
     }
 
-    /// Takes the reply to a post. `jitter` is 0 to 1, drawn by the caller. `None` when nothing of
-    /// that stream was under way.
-    pub fn on_reply(
-        &mut self,
-        stream: StreamId,
-        reply: Reply,
-        jitter: f64,
-        now: Timestamp,
-        uptime: Duration,
-    ) -> Option<Outcome> {
-        let entry = self.entries.get_mut(stream.0)?;
-        let post = entry.post.as_mut().filter(|post| post.again.is_none())?;
-        let at = entry.stream.flight()?.observation.at;
-        let freshness = Freshness { age: now.duration_since(at), stale_after: entry.stale_after };
-        let next = delivery::next(reply, freshness, post.attempt, jitter);
-        let again = |wait: Duration| {
-            if freshness.stale_in(wait) {
-                Err(Ending::Dropped(Reason::Stale))
-            } else {
-                Ok(uptime.saturating_add(wait))
-            }
-        };
-        let then = match next {
-            Next::Done if reply == Reply::Untouched => Err(Ending::Untouched),
-            Next::Done => Err(Ending::Taken),
-            Next::RetryIn(wait) => again(wait),
-            Next::Limited(wait) => {
-                self.bucket.limit(uptime, wait);
-                again(wait)
-            }
-            Next::Loud(wait) => {
-                self.bucket.pause(uptime, wait);
-                again(wait)
-            }
-            Next::Drop(reason) => Err(Ending::Dropped(reason)),
-        };
-        let dropped = match then {
-            Ok(time) => {
-                post.again = Some(time);
-                None
-            }
-            Err(ending) => {
-                self.finish(stream, ending);
-                match ending {
-                    Ending::Dropped(reason) => Some(reason),
-                    Ending::Taken | Ending::Untouched => None,
-                }
-            }
-        };
-        self.index(stream, uptime);
-        Some(Outcome { next, dropped })
-    }
-
     /// When [`Sampler::next`] may have something, if no message and no reply comes before. In the
     /// past or now when it has something already.
     pub fn next_deadline(&mut self, uptime: Duration) -> Option<Duration> {
@@ -338,185 +285,5 @@ impl Sampler {
         let (id, source) = self.derive.stream(stream)?;
         let route = self.routes.get(id)?;
         Some(Entry::new(stream, id, route, source.as_str()))
-    }
-
-    /// Brings the indexes up to date with what a stream has to send.
-    fn index(&mut self, id: StreamId, uptime: Duration) {
-        let holds = self.turns.holds(id);
-        let Some(entry) = self.entries.get_mut(id.0) else { return };
-        let breaking = |class| class == Class::Break;
-        let again = entry.post.as_ref().and_then(|post| post.again);
-        let due = entry.stream.due();
-        let flight = entry.stream.flight().map(|flight| flight.class);
-
-        let urgent = match (flight, due) {
-            (Some(class), _) if breaking(class) => again,
-            (None, Some((class, _))) if breaking(class) => entry.urgent.or(Some(uptime)),
-            _other => None,
-        };
-        let again = again.filter(|_| !flight.is_some_and(breaking));
-        let wants = due.is_some_and(|(class, _)| !breaking(class));
-        if wants {
-            let gap = entry.stream.rule().max_gap;
-            let since = entry
-                .wanted
-                .filter(|(_, last)| uptime.saturating_sub(*last) <= gap)
-                .map_or(uptime, |(since, _)| since);
-            entry.wanted = Some((since, uptime));
-        }
-        let line =
-            entry.wanted.filter(|_| wants && !holds).map(|(since, _)| since.max(entry.rested));
-
-        move_to(&mut self.urgent, &mut entry.urgent, id, urgent);
-        move_to(&mut self.again, &mut entry.again, id, again);
-        if entry.line != line {
-            if let Some(old) = entry.line {
-                self.turns.leave(id, old);
-            }
-            if let Some(new) = line {
-                self.turns.wait(id, new);
-            }
-            entry.line = line;
-        }
-        if holds {
-            self.turns.busy(id, wants || flight.is_some(), uptime);
-        }
-    }
-
-    /// Which stream is to send now: breaks, repetitions, then who has a turn.
-    fn pick(&mut self, uptime: Duration) -> Option<StreamId> {
-        let due = |set: &BTreeSet<(Duration, StreamId)>| {
-            set.first().filter(|(at, _)| *at <= uptime).map(|(_, stream)| *stream)
-        };
-        if let Some(stream) = due(&self.urgent).or_else(|| due(&self.again)) {
-            return Some(stream);
-        }
-        if self.stopping {
-            return self.leftover();
-        }
-        self.settle(uptime);
-        // A run that has begun comes before one that may begin: each frame that passes may end it.
-        self.turns
-            .holders()
-            .filter_map(|stream| {
-                let (class, at) = self.entries.get(stream.0)?.stream.due()?;
-                (class != Class::Break && at <= uptime).then_some((Reverse(class), at, stream))
-            })
-            .min()
-            .map(|(_, _, stream)| stream)
-    }
-
-    /// When a high of a stream is due.
-    fn due(&self, stream: StreamId) -> Option<Duration> {
-        let (class, at) = self.entries.get(stream.0)?.stream.due()?;
-        (class != Class::Break).then_some(at)
-    }
-
-    /// At a stop: any high that is left.
-    fn leftover(&self) -> Option<StreamId> {
-        let mut left = self.turns.holders().chain(self.turns.line());
-        left.find(|stream| self.due(*stream).is_some())
-    }
-
-    /// Ends turns that are over and grants new ones.
-    fn settle(&mut self, uptime: Duration) {
-        while let Some((stream, end)) = self.turns.end_one(uptime) {
-            self.end_turn(stream, end, uptime);
-        }
-        let rate = self.bucket.rate();
-        loop {
-            let entries = &self.entries;
-            let ticket = |stream: StreamId| entries.get(stream.0).map(|entry| entry.ticket.clone());
-            let Some(next) = self.turns.next(uptime, ticket) else { break };
-            if !self.turns.fits(next.spacing, rate) {
-                let Some(stream) = self.turns.in_the_way(&next) else { break };
-                self.turns.revoke(stream);
-                self.end_turn(stream, End::Released, uptime);
-                continue;
-            }
-            let stream = next.stream;
-            self.turns.grant(next, uptime);
-            self.index(stream, uptime);
-        }
-    }
-
-    fn end_turn(&mut self, stream: StreamId, end: End, uptime: Duration) {
-        if let Some(entry) = self.entries.get_mut(stream.0) {
-            entry.wanted = None;
-            if end == End::Served {
-                entry.rested = uptime.saturating_add(entry.rest);
-            }
-        }
-        self.index(stream, uptime);
-    }
-
-    /// Makes the next attempt of a stream; `None` when it had to be dropped instead.
-    fn send(&mut self, id: StreamId, now: Timestamp, uptime: Duration) -> Option<Outgoing> {
-        let outgoing = self.attempt(id, now, uptime);
-        self.index(id, uptime);
-        outgoing
-    }
-
-    fn attempt(&mut self, id: StreamId, now: Timestamp, uptime: Duration) -> Option<Outgoing> {
-        let entry = self.entries.get_mut(id.0)?;
-        let counters = self.counters.get_mut(entry.route.0)?;
-        let flight = entry.stream.flight().map(|flight| flight.observation.at);
-        let at = flight.or_else(|| entry.stream.head_at())?;
-        let freshness = Freshness { age: now.duration_since(at), stale_after: entry.stale_after };
-        let stale = freshness.stale_in(Duration::ZERO);
-        match (&entry.post, stale) {
-            (Some(_), true) => {
-                self.finish(id, Ending::Dropped(Reason::Stale));
-                return None;
-            }
-            (None, true) => {
-                entry.stream.drop_next(Reason::Stale, counters);
-                return None;
-            }
-            (Some(_), false) => {}
-            (None, false) => {
-                let flight = entry.stream.hand_out(uptime, counters)?;
-                let class = flight.class;
-                let route = self.routes.get(entry.route)?;
-                let (_, source) = self.derive.stream(id)?;
-                let window = route.window().then_some(&flight.window);
-                let encoded = observation::encode(route, source, &flight.observation, window);
-                let Ok(encoded) = encoded else {
-                    self.finish(id, Ending::Dropped(Reason::Unencodable));
-                    return None;
-                };
-                let (id, body) = (encoded.id, encoded.body);
-                entry.post = Some(Post { id, body, attempt: 0, again: None });
-                if class == Class::Break {
-                    self.turns.broke(entry.ticket.stream);
-                }
-            }
-        }
-        counters.attempts += 1;
-        let flight = entry.stream.flight()?;
-        let post = entry.post.as_mut()?;
-        post.attempt = post.attempt.saturating_add(1);
-        post.again = None;
-        Some(Outgoing {
-            stream: id,
-            route: entry.route,
-            id: post.id.clone(),
-            body: post.body.clone(),
-            at,
-            confidence: flight.observation.confidence,
-            class: flight.class,
-            attempt: post.attempt,
-        })
-    }
-
-    fn finish(&mut self, id: StreamId, ending: Ending) {
-        let Some(entry) = self.entries.get_mut(id.0) else { return };
-        let Some(counters) = self.counters.get_mut(entry.route.0) else { return };
-        let class = entry.stream.flight().map(|flight| flight.class);
-        entry.post = None;
-        entry.stream.finish(ending, counters);
-        if ending == Ending::Taken && class.is_some_and(|class| class != Class::Break) {
-            self.turns.high(id);
-        }
     }
 }

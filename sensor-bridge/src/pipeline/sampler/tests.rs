@@ -2,6 +2,7 @@ use jiff::SignedDuration;
 use serde_json::{Map, json};
 
 use super::*;
+use crate::delivery::Reply;
 use crate::pipeline::frame::{Detection, Evidence};
 use crate::pipeline::route::{Expect, Route, RouteSpec};
 

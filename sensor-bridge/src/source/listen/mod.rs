@@ -9,7 +9,7 @@
 //! A body over the limit is read past without being kept, up to a bound, so
 //! that its sender gets the answer instead of a broken connection.
 //!
-//! The paths are axum's ([`router`](mod@router)), the answers `refused`'s, the
+//! The paths are axum's (`router`), the answers `refused`'s, the
 //! connections and their limits `server`'s.
 
 mod body;
