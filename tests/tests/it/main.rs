@@ -12,13 +12,19 @@ mod cli;
 #[cfg(test)]
 mod config_errors;
 #[cfg(test)]
+mod config_server;
+#[cfg(test)]
 mod docs;
+#[cfg(test)]
+mod event_tasks;
 #[cfg(test)]
 mod events;
 #[cfg(test)]
 mod examples;
 #[cfg(test)]
 mod http_basics;
+#[cfg(test)]
+mod http_bodies;
 #[cfg(test)]
 mod http_limits;
 #[cfg(test)]
