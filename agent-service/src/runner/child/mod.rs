@@ -13,6 +13,7 @@
 //! - `stderr`, `heartbeat`: what is left to look at afterwards.
 
 mod env;
+mod failures;
 mod group;
 mod heartbeat;
 mod instance;

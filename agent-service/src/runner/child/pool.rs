@@ -12,7 +12,6 @@ use agent_core::child::{Key, Scope};
 use agent_wire::child::{Hello, Request, Trigger};
 use service_kit::clock::Clock;
 use service_kit::lifecycle::Tasks;
-use service_kit::pace::Backoff;
 use service_kit::vars::Vars;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
@@ -20,17 +19,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, info_span};
 
 use super::env::{self, For};
+use super::failures::Failures;
 use super::instance::{Answered, Instance, Limits, Live, Parts, Reason};
 use super::stderr::{self, Stderr};
 use super::tmp::Tmp;
 use super::unix::Spawner;
 use super::{Persistent, Spec, Verdict, seconds_left, spawn_error};
-
-/// The first wait after a failed start, and the longest. Source: the process protocol, rule 4.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
-
-/// How many failing keys are remembered; a key can come from outside, so the number is bounded.
-const MAX_FAILING: usize = 1024;
 
 type Slot = (Scope, Key);
 
@@ -42,7 +36,6 @@ pub(super) struct Pool {
     vars: Vars,
     clock: Clock,
     tasks: Tasks,
-    backoff: Option<Backoff>,
     state: Mutex<State>,
     /// Told whenever an instance is gone.
     freed: Arc<Notify>,
@@ -65,12 +58,11 @@ impl Until<'_> {
     }
 }
 
-#[derive(Default)]
 struct State {
     live: BTreeMap<Slot, Held>,
     /// They count against `max_instances` until they are gone.
     retiring: Vec<Arc<Instance>>,
-    failing: BTreeMap<Slot, Failing>,
+    failures: Failures<Slot>,
 }
 
 struct Held {
@@ -78,12 +70,6 @@ struct Held {
     /// By the service's monotonic clock.
     used: Duration,
     requests: u64,
-}
-
-struct Failing {
-    times: u32,
-    until: Duration,
-    last: String,
 }
 
 impl Pool {
@@ -95,9 +81,10 @@ impl Pool {
         clock: Clock,
         tasks: Tasks,
     ) -> Self {
-        let backoff = Backoff::new(BACKOFF.0, BACKOFF.1).ok();
-        let (state, freed) = (Mutex::new(State::default()), Arc::new(Notify::new()));
-        Self { spec, persistent, spawner, vars, clock, tasks, backoff, state, freed }
+        let state =
+            State { live: BTreeMap::new(), retiring: Vec::new(), failures: Failures::new() };
+        let (state, freed) = (Mutex::new(state), Arc::new(Notify::new()));
+        Self { spec, persistent, spawner, vars, clock, tasks, state, freed }
     }
 
     /// The payload's field that selects the instance.
@@ -146,7 +133,7 @@ impl Pool {
             };
             match asked {
                 Answered::Response(response) => {
-                    self.state().failing.remove(&slot);
+                    self.state().failures.forget(&slot);
                     let success = response.is_success();
                     let exit_code = response.exit_code.unwrap_or_else(|| i32::from(!success));
                     return Verdict::Answered { exit_code, text: response.text().to_owned() };
@@ -183,12 +170,8 @@ impl Pool {
             if let Some(ended) = state.live.remove(slot) {
                 state.retiring.push(ended.instance);
             }
-            if let Some(failing) = state.failing.get(slot).filter(|failing| failing.until > now) {
-                let wait = failing.until.saturating_sub(now).as_millis();
-                return Err(Verdict::NotStarted(format!(
-                    "{} (not tried again for {wait} ms)",
-                    failing.last
-                )));
+            if let Some(why) = state.failures.hold(slot, now) {
+                return Err(Verdict::NotStarted(why));
             }
         }
         tokio::select! {
@@ -285,20 +268,7 @@ impl Pool {
 
     fn note_failure(&self, slot: &Slot, why: &str) {
         let now = self.clock.uptime();
-        let mut state = self.state();
-        let times = state.failing.get(slot).map_or(1, |failing| failing.times.saturating_add(1));
-        // No jitter: instances of one service need not be kept from failing in step.
-        let wait = self.backoff.as_ref().map_or(BACKOFF.0, |backoff| backoff.delay(times, 0.0));
-        // One that was not tried for long after its wait begins anew.
-        state.failing.retain(|_, failing| failing.until.saturating_add(BACKOFF.1) > now);
-        if state.failing.len() >= MAX_FAILING {
-            let soonest = state.failing.iter().min_by_key(|(_, failing)| failing.until);
-            if let Some(slot) = soonest.map(|(slot, _)| slot.clone()) {
-                state.failing.remove(&slot);
-            }
-        }
-        let failing = Failing { times, until: now.saturating_add(wait), last: why.to_owned() };
-        state.failing.insert(slot.clone(), failing);
+        self.state().failures.note(slot, why, now);
     }
 
     /// Lets an instance go beside what comes next.

@@ -1,5 +1,7 @@
 //! What is an answer, and what is none.
 
+use std::process::Stdio;
+
 use super::*;
 
 #[tokio::test]
@@ -98,11 +100,65 @@ async fn an_answer_may_come_a_byte_at_a_time() {
 async fn what_is_left_of_one_task_never_answers_the_next() {
     let agent = puppet(persistent(), |_| {});
     assert_eq!(agent.ask("twice one").await.unwrap(), "one");
+    fs::write(agent.dir.path().join("read"), "").unwrap();
     agent.noted("twice").await;
     assert_eq!(agent.ask("flood two").await.unwrap(), "two");
     // It is read while nothing is asked, so the agent comes to the end of it.
     agent.noted("flooded").await;
     assert_eq!(agent.ask("pieces three").await.unwrap(), "three");
+    agent.close().await;
+}
+
+#[tokio::test]
+async fn what_the_runtime_has_not_seen_yet_is_no_answer_either() {
+    use crate::runner::child::instance::{Answered, Instance, Limits, Parts, Reason};
+    use crate::runner::child::{stderr, stderr::Stderr, tmp::Tmp};
+    let agent = puppet(persistent(), |_| {});
+    let path = agent.dir.path();
+    let mut command = tokio::process::Command::new("python3");
+    command.args(["-S", "agent.py"]).current_dir(path).env("AGENT_PERSIST_KEY", "x");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut group = agent.runner.spawner.spawn(command).await.unwrap();
+    let source =
+        stderr::Source { agent: "tester".to_owned(), key: "x".to_owned(), pid: group.pid() };
+    let from = group.child().stderr.take().unwrap();
+    let (instance, live, drive) = Instance::new(Parts {
+        group,
+        stderr: Stderr::read(from, source, &agent.tasks),
+        hello: b"{\"key\":\"x\"}\n".to_vec(),
+        label: "x".to_owned(),
+        agent: "tester".to_owned(),
+        tmp: Tmp::create(&path.join("state")).await.unwrap(),
+        limits: Limits {
+            max_line_bytes: 1000,
+            max_invocations: 0,
+            startup_timeout: PATIENCE,
+            idle_timeout: PATIENCE * 3,
+            grace: PATIENCE,
+        },
+        at_once: CancellationToken::new(),
+        freed: Arc::default(),
+    });
+    drop(agent.tasks.spawn(drive));
+    live.await.unwrap().unwrap();
+    let ask = async |id: &str, text: &str| {
+        let task = json!({"id": id, "trigger": {"payload": {"text": text}}});
+        match instance.ask(id.to_owned(), format!("{task}\n").into_bytes()).await {
+            Answered::Response(response) => response.text().to_owned(),
+            other @ (Answered::NotAccepted(_) | Answered::Lost(_)) => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(ask("1", "twice one").await, "one");
+    fs::write(path.join("read"), "").unwrap();
+    // The thread is held on purpose: nothing of the runtime can look at the pipe meanwhile.
+    let since = Instant::now();
+    while !path.join("twice").exists() {
+        assert!(since.elapsed() < PATIENCE, "the second frame is never written");
+        std::thread::yield_now();
+    }
+    assert_eq!(ask("2", "pieces two").await, "two");
+    instance.retire(Reason::Shutdown);
+    instance.gone().await;
     agent.close().await;
 }
 
