@@ -19,6 +19,9 @@ use super::*;
 /// Long enough for a busy machine; no test waits this long unless it fails.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// The deadline of a task that does not end by itself, in seconds: an agent that runs has begun it by then.
+const SHORT: u64 = 3;
+
 struct Agent {
     dir: TempDir,
     runner: ChildRunner,
@@ -117,6 +120,13 @@ impl Agent {
         self.ask_for(text, 60).await
     }
 
+    /// Asks an agent that runs already, and is expected not to answer in time.
+    async fn ask_in_vain(&self, text: &str) {
+        self.ask("pid").await.expect("it runs");
+        let text = failure(self.ask_for(text, SHORT).await);
+        assert!(text.contains("did not answer in time"), "{text}");
+    }
+
     async fn ask_for(&self, text: &str, seconds: u64) -> Outcome {
         let run = self.runner.run(job(text, seconds), CancellationToken::new());
         tokio::time::timeout(PATIENCE, run).await.expect("the runner returns")
@@ -144,7 +154,7 @@ impl Agent {
     }
 
     fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.dir.path().join(name)).unwrap_or_default()
+        fs::read_to_string(self.dir.path().join(name)).expect("the agent has noted it")
     }
 }
 

@@ -36,7 +36,7 @@ async fn a_oneshot_agent_answers_with_its_output_and_exit_code() {
 async fn a_oneshot_agent_that_outlives_its_deadline_failed_with_its_group() {
     let script = "trap 'exit 0' TERM; sleep 60 & echo $! > grandchild; wait";
     let agent = agent(Mode::Oneshot, script, |_| {});
-    let text = failure(agent.ask_for("one", 1).await);
+    let text = failure(agent.ask_for("one", SHORT).await);
     assert!(text.contains("did not answer in time"), "{text}");
     assert!(!runs(&agent.read("grandchild")));
     let beat: Value =
